@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings, strategies as st
 
+from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Table
 from simulator.report.pages import plan as plan_page
+from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.cache_cost import CacheCost
+from simulator.studies.plan.arithmetic import most_times
+from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.file import Plan, load_plan
+from simulator.studies.plan.search import examine, keeps, replicated, search
 from simulator.studies.plan.study import study, summary
 
 KEPT: dict[str, Any] = {
@@ -89,11 +95,166 @@ def test_the_answer_says_what_its_cache_has(tmp_path: Path) -> None:
     rate = plan_page.share(chosen.hit_rate or 0.0)
     found = f"{rate} of prompt tokens are found and not computed"
     assert plan_page.prefix_cache(chosen, None) == f"{found}."
-    nothing = CacheCost(0.0, 0.5, 0.5, 0.0, 0.0, None)
+    nothing = CacheCost(0.0, 0.0, 0.5, 0.5, 0.0, 0.0, None)
     assert plan_page.prefix_cache(chosen, nothing) == (
         f"{found}; speculation drops nothing of them and costs 0 points of hit rate."
     )
-    dropped = CacheCost(14.0, 0.5, 0.6, 0.001, 0.02, 30.0)
+    dropped = CacheCost(14.0, 14.0, 0.5, 0.6, 0.001, 0.02, 30.0)
     assert plan_page.prefix_cache(chosen, dropped).startswith("Speculation costs 10.0 points")
     topics = [topic for topic, _ in plan_page.reasons(answered)]
     assert "Prefix cache" in topics
+
+
+# ---- sessions as the load
+
+
+def talks(rate: float = 1.0, count: int = 24, **fields: Any) -> dict[str, Any]:
+    """Sessions of three turns that begin with one of two system prompts."""
+    sessions = {
+        "turns": 3,
+        "turn_tokens": 100,
+        "think_s": 0.5,
+        "system_prompts": {"count": 2, "tokens": 160},
+    }
+    return {
+        "arrivals": {"name": "poisson", "rate_per_s": rate},
+        "sessions": sessions | fields,
+        "count": count,
+        "prompt_tokens": {
+            "name": "lognormal",
+            "mean_tokens": 400,
+            "spread": 1.0,
+            "most_tokens": 2000,
+        },
+        "output_tokens": {"name": "lognormal", "mean_tokens": 20, "spread": 1.0, "most_tokens": 60},
+    }
+
+
+HEAD = (
+    "strategy={name: vanilla_sd, gamma: 3, drafter: {name: head, "
+    "head: {layers: 1, squares: 4, vocabulary: 32000}}}"
+)
+WORLDS = {
+    "plain": load("eagle3_qwen3_30b_a3b_h200", ["strategy=autoregressive"]),
+    "head": load("eagle3_qwen3_30b_a3b_h200", [HEAD]),
+    "drafted": load("vanilla_llama_2_7b_a100"),
+}
+
+
+@given(
+    world=st.sampled_from(sorted(WORLDS)),
+    caching=st.booleans(),
+    rate=st.sampled_from([0.2, 5.0, 200.0]),
+    policy=st.sampled_from(["fixed_batch", "prefill_first"]),
+    places=st.integers(1, 8),
+    kv_tokens=st.sampled_from([None, 4_000]),
+    replicas=st.integers(1, 3),
+    share=st.sampled_from([0.5, 0.9]),
+    branches=st.sampled_from([0.0, 0.5]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_simulation_of_sessions_beats_a_bound(
+    world: str,
+    caching: bool,
+    rate: float,
+    policy: str,
+    places: int,
+    kv_tokens: int | None,
+    replicas: int,
+    share: float,
+    branches: float,
+    seed: int,
+) -> None:
+    """Limits just long enough for the simulation to keep them."""
+    base = WORLDS[world]
+    old = base.scenario
+    memory = {"kv_tokens": kv_tokens, "prefix_caching": caching, "block_tokens": 16}
+    serving = {"policy": {"name": policy, "max_requests": places}, "memory": memory}
+    one = base.replace(
+        seed=seed,
+        requests=type(old.requests).model_validate(talks(rate, branch_share=branches)),
+        serving=type(old.serving).model_validate(serving),
+    )
+    scenario = replicated(one, replicas).scenario
+    outcome, _ = evaluate.simulate(scenario, one.acceptance())
+    limits = tuple(
+        Limit(metric, share, 1.01 * getattr(outcome.serving, metric).quantile(share))
+        for metric in ("ttft", "tpot", "e2e", "tbt")
+    )
+    bounds = FleetBounds(one, limits)
+    assert bounds.holds or (policy == "prefill_first" and kv_tokens)
+    assert bounds.broken_by(replicas) is None
+    assert FleetBounds(one, limits[:2]).broken_by(replicas) is None
+    most = most_times(scenario, replicas, (), True, outcome.serving.requests / outcome.end_s)
+    assert most >= 1.0
+
+
+def bounded(*changes: str) -> Loaded:
+    requests = json.dumps(talks(2.0))
+    serving = {
+        "policy": {"name": "prefill_first", "max_requests": 4},
+        "memory": {"prefix_caching": True, "block_tokens": 16},
+    }
+    return load(
+        "eagle3_qwen3_30b_a3b_h200",
+        [HEAD, f"requests={requests}", f"serving={json.dumps(serving)}", *changes],
+    )
+
+
+def test_bounds_of_sessions_bite() -> None:
+    """A prompt takes no less than what no cache can have of it."""
+    one = bounded()
+    for metric in ("ttft", "tpot", "e2e", "tbt"):
+        assert FleetBounds(one, (Limit(metric, 0.9, 1e-4),)).broken_alone
+    flood = bounded("requests.arrivals.rate_per_s=1e6", "requests.sessions.turns=1")
+    assert FleetBounds(flood, (Limit("e2e", 0.99, 0.05),)).overdue(1)
+    assert FleetBounds(flood, (Limit("e2e", 0.99, 0.05),)).overdue(10_000) is None
+    bounds = FleetBounds(one, (Limit("ttft", 0.9, 1.0),))
+    turns = [turn for turns in one.scenario.requests.turns(0) for turn in turns]
+    computed = bounds._computed.tolist()
+    assert computed[0] == turns[0].prompt_tokens - max(0, 160 - 16)  # the drop of EAGLE-3
+    known = turns[0].tokens - 1
+    assert computed[1] == turns[1].prompt_tokens - (known // 16 - 1) * 16
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "requests.warm_up=2",
+        "requests.past_end=counted",
+        "serving.memory.kv_tokens=4000",
+    ],
+)
+def test_bounds_keep_out_where_more_may_be_found(change: str) -> None:
+    assert not FleetBounds(bounded(change), (Limit("ttft", 0.9, 1e-6),)).holds
+
+
+def test_the_answer_for_sessions_is_that_of_simulating_everything(tmp_path: Path) -> None:
+    """Where one replica is too few and two are enough."""
+    plan = kept(tmp_path, talks(40.0, 60), "slo.ttft_ms.p90=60", "least_chance=0")
+    searched = search(plan)
+    assert searched.best is not None
+    verdicts = {}
+    for candidate in plan.candidates:
+        for replicas in candidate.sizes:
+            found = examine(candidate, replicas, "end")
+            verdicts[candidate.strategy, replicas] = found.kept
+            assert keeps(candidate, replicas) == found.kept
+    for finding in searched.findings:
+        assert finding.kept == verdicts[finding.candidate.strategy, finding.replicas]
+    assert verdicts == {
+        ("plain", 1): False,
+        ("plain", 2): True,
+        ("eagle3", 1): False,
+        ("eagle3", 2): True,
+    }
+
+
+def test_a_plan_takes_sessions(tmp_path: Path) -> None:
+    answered = study(kept(tmp_path, talks()), draws=1)
+    found = summary(answered)
+    assert found["answer"]["kept"]
+    assert 0.4 < found["answer"]["hit_rate"] < 1.0
+    assert found["capacity_ratio"] > 1.0
+    assert found["headroom"]["steady"]

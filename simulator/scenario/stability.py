@@ -12,7 +12,7 @@ from typing import NamedTuple
 from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
 from simulator.core.serving.cache.prefixes import PrefixCache
-from simulator.core.serving.cache.session_hits import session_hits
+from simulator.core.serving.cache.session_hits import most_found, session_hits
 from simulator.core.serving.policies import UnifiedBudget
 from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.core.strategies.common.step import UNLIMITED
@@ -100,7 +100,7 @@ def _sizes(scenario: Scenario) -> list[int]:
 def _reading_s(scenario: Scenario) -> float:
     """Return the least seconds that a prompt keeps a replica."""
     sizes = _sizes(scenario)
-    cached = _cached_tokens(scenario)
+    cached = cached_tokens(scenario)
     computed = scenario.lengths[0] - round(cached)
     return min(
         read_s(scenario, computed, cached, size) for size in sizes if size <= max(64, sizes[0])
@@ -135,7 +135,17 @@ def read_s(scenario: Scenario, computed: float, cached: float, together: int) ->
     return (sum(sides) if scenario.one_lane else max(sides)) / together
 
 
-def _cached_tokens(scenario: Scenario) -> float:
+def most_cached(scenario: Scenario) -> list[int]:
+    """Return the most tokens of each turn's prompt that a cache can have, session by session; empty
+    where nothing is kept, or there are no sessions.
+    """
+    pool = scenario.serving.memory.pool(None, None, dropped_units(scenario.schedule))
+    if not isinstance(pool, PrefixCache):
+        return []
+    return list(most_found(scenario.requests.turns(scenario.seed), pool.block_tokens, pool.dropped))
+
+
+def cached_tokens(scenario: Scenario) -> float:
     """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other
     serves more from it.
     """

@@ -190,6 +190,11 @@ class Requests(Frozen):
         return None
 
     @property
+    def read_from_file(self) -> bool:
+        """Return whether requests are read from a file, of traffic or of sessions, once."""
+        return self.traffic is not None or isinstance(self.sessions, SessionFile)
+
+    @property
     def flavours_by_task(self) -> Mapping[str, Sequence[str]]:
         """Return what the requests of a task replay; a request without a traffic file has what it
         replays as its task.
@@ -332,7 +337,7 @@ class Requests(Frozen):
             if sent == self.count:
                 return
 
-    def _dealt(self, seed: int, deal: Deal) -> Iterator[list[SessionTurn]]:
+    def dealt_turns(self, seed: int, deal: Deal) -> Iterator[list[SessionTurn]]:
         """Yield the turns of one session after the other, each with what it is dealt."""
         tasks = self.tasks()
         for turns in self.turns(seed):
@@ -372,7 +377,7 @@ class Requests(Frozen):
     def _source_of(self, seed: int, deal: Deal) -> Source:
         if self.sessions is not None:
             begins = None if self.arrivals is None else self._begins(seed, self.count)
-            clients = Clients(self._dealt(seed, deal), begins, self.concurrency)
+            clients = Clients(self.dealt_turns(seed, deal), begins, self.concurrency)
             return SessionTurns(clients, self.past_end == "cut")
         if self.arrivals is None:
             return ClosedLoop(self, seed, deal)
@@ -419,8 +424,7 @@ class Requests(Frozen):
 
     def output_lengths(self, seed: int) -> Counter[int]:
         """Return the number of requests by output tokens."""
-        read = self.traffic is not None or isinstance(self.sessions, SessionFile)
-        if not read and isinstance(self.output_tokens, int):
+        if not self.read_from_file and isinstance(self.output_tokens, int):
             return Counter({self.output_tokens: self.count})
         lengths = Counter[int]()
         for block in self.drawn_lengths(seed):

@@ -5,7 +5,7 @@ exports, what went in.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -297,6 +297,8 @@ def headroom_words(room: Headroom) -> str:
         carries = _no_headroom(room, room.times)
     else:
         carries = _headroom(room, room.times)
+    if room.by_arithmetic == inf:
+        return f"{carries}."
     most = number(room.by_arithmetic, 2)
     return f"{carries}; flops, bytes and KV cache allow at most {most} times."
 
@@ -322,7 +324,10 @@ def _headroom(room: Headroom, times: float) -> str:
         log = f"the log's {requests_in_words(room.recorded)}"
     else:
         log = "arrivals and lengths as stated"
-    if room.steady:
+    if room.recorded is None and not room.steady:
+        log = "the file's sessions"
+        drawn = "begun so many times as fast"
+    elif room.steady:
         drawn = "drawn again"
     else:
         drawn = "once, their bursts so many times as large"
@@ -396,7 +401,7 @@ def sentences(study: PlanStudy) -> Iterator[str]:
     unpriced = _unpriced(study.search.plan.file.devices)
     if unpriced:
         yield " ".join(map(without_price, unpriced))
-    yield longer(study.longer, recorded=scenario.requests.traffic is not None)
+    yield longer(study.longer, recorded=scenario.requests.read_from_file)
     yield resampled(study.chance)
     if study.rests_on:
         yield as_sentence(study.rests_on)

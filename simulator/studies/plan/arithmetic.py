@@ -14,7 +14,7 @@ A request of p prompt and n output tokens needs of the target, however it is ser
 
 Every term is a lower bound of what the cost model charges, whose efficiencies are shares of these
 peaks: attention over pairs, activations, collectives, hosts and drafts come on top. Prompts that
-may be cached count as one row.
+may be cached count as one row; of turns of sessions what the law of hits leaves to compute.
 """
 
 from math import ceil, inf
@@ -27,6 +27,7 @@ from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput
 from simulator.core.serving.slo import Limit
 from simulator.scenario import Scenario
+from simulator.scenario.stability import most_cached
 
 Seconds = NDArray[np.float64]
 """(requests,) seconds of a replica."""
@@ -54,6 +55,8 @@ def most_times(
     if steady:
         taken = max(float(part.mean()) for part in least_seconds(scenario, prompts, outputs))
         return replicas / (taken * rate_per_s)
+    if scenario.requests.sessions is not None:
+        return inf  # when later turns come depends on answers
     prompts_alone = least_seconds(scenario, prompts, np.ones(len(prompts)))
     whole = least_seconds(scenario, prompts, outputs)
     lasts_s = max((line.arrival_s for line in scenario.requests.lines()), default=0.0)
@@ -81,7 +84,7 @@ def least_seconds(
     model = target.model
     places = target.on_stages or (target,)
     used = _used_weights(target)
-    computed = np.ones(len(prompts)) if scenario.serving.memory.prefix_caching else prompts
+    computed = _computed(scenario, prompts)
     flops = 2.0 * used * (computed + outputs - 1.0) + 2.0 * model.head_weights * outputs
     by_flops = flops / sum(place.tensor_parallel * _peak_flops(place) for place in places)
     if len(places) > 1 or scenario.schedule.traits.staged or not _reads_all(target):
@@ -99,6 +102,15 @@ def least_seconds(
     return by_flops, read / (
         target.tensor_parallel * target.device.memory_bandwidth_gb_s.value * 1e9
     )
+
+
+def _computed(scenario: Scenario, prompts: Seconds) -> Seconds:
+    """Return (requests,) the tokens of prompts that are computed at least."""
+    if not scenario.serving.memory.prefix_caching:
+        return prompts
+    if scenario.requests.sessions is None or scenario.requests.past_end != "cut":
+        return np.ones(len(prompts))
+    return np.asarray(prompts - np.array(most_cached(scenario)), dtype=np.float64)
 
 
 def _used_weights(place: Placement) -> float:

@@ -10,7 +10,14 @@ tiles only grow, and the host takes no less for many rows than for one (checked)
 width may fall where a kernel changes; each is taken as the least at its width or above, which is
 never more than the ratio and never falls.
 
-*Prefix caching* makes company pay, so that the bounds say nothing.
+*Prefix caching* makes company pay, so that the bounds say nothing of requests that arrive by
+themselves. Of a turn of a session the law of hits says what is found at most, whatever else is
+served (:func:`simulator.core.serving.cache.session_hits.most_found`), so that at least the rest of
+its prompt is computed; it is taken as a prompt of so many tokens with nothing behind it in the
+cache, which has no more rows and no more pairs.
+
+*Sessions*: each turn takes no less than alone, whenever it comes. When it comes depends on answers,
+so that *demand* is that of first turns.
 
 *alone*: a request is never quicker in company than alone.
     Its windows and verdicts depend on nothing but itself (fixed window, one recording per request),
@@ -52,10 +59,12 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.roofline import Roofline
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import replace_nested
+from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.requests import Request
 from simulator.core.serving.slo import Limit
 from simulator.core.strategies.common.capabilities import ProvenSteps, drafts_first
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.stability import most_cached
 from simulator.studies.plan.watch import MARGIN, may_exceed
 
 PROMPT_GRID = 64
@@ -75,7 +84,7 @@ def holds_for(loaded: Loaded) -> bool:
     schedule = scenario.schedule
     if policy.name not in ("fixed_batch", "prefill_first"):
         return False
-    if getattr(policy, "splits_prompts", False) or scenario.serving.memory.prefix_caching:
+    if getattr(policy, "splits_prompts", False) or not _known_at_most(scenario):
         return False
     if not isinstance(schedule, ProvenSteps) or not schedule.independent_steps:
         return False
@@ -83,6 +92,19 @@ def holds_for(loaded: Loaded) -> bool:
     if scenario.cost.jitters or not (by_position or _room_for_all(scenario)):
         return False
     return _monotone(scenario)
+
+
+def _known_at_most(scenario: Scenario) -> bool:
+    """Return whether it is known what a cache has of each prompt at most, and which turns count."""
+    requests = scenario.requests
+    if requests.sessions is not None and not requests.all_count:
+        return False
+    memory = scenario.serving.memory
+    if not memory.prefix_caching:
+        return True
+    by_law = requests.sessions is not None and requests.past_end == "cut"
+    plain_cache = type(memory.pool(None)) is PrefixCache
+    return by_law and plain_cache and _room_for_all(scenario)
 
 
 def _room_for_all(scenario: Scenario) -> bool:
@@ -193,20 +215,27 @@ class FleetBounds:
         """Return two (requests,): seconds to the first token, and from there to the last with the
         step that ends the prompt.
         """
-        return self._taken(self._lengths[:, 0])
+        return self._taken(self._computed, self._lengths[:, 0])
 
     @cached_property
     def _as_the_longest(self) -> tuple[Times, Times]:
         """Return the same of requests whose prompts are all as long as the longest."""
+        computed = self._computed
         prompts = self._lengths[:, 0]
-        return self._taken(np.full_like(prompts, prompts.max()))
+        return self._taken(
+            np.full_like(computed, computed.max()), np.full_like(prompts, prompts.max())
+        )
 
-    def _taken(self, prompts: NDArray[np.int64]) -> tuple[Times, Times]:
-        """Return the same of requests with prompts of so many tokens, (requests,)."""
+    def _taken(
+        self, computed: NDArray[np.int64], prompts: NDArray[np.int64]
+    ) -> tuple[Times, Times]:
+        """Return the same of requests with prompts of so many tokens, (requests,), of which so many
+        are computed.
+        """
         scenario = self._scenario
-        lengths, place = np.unique(prompts, return_inverse=True)
-        admissions = np.array([_admission(scenario, int(tokens)) for tokens in lengths])
-        first, window = admissions[place].T
+        pairs, place = np.unique(np.stack([computed, prompts]), axis=1, return_inverse=True)
+        admissions = np.array([_admission(scenario, *pair) for pair in pairs.T.tolist()])
+        first, window = admissions[place.ravel()].T
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
         contexts, place = np.unique(coarse, return_inverse=True)
         steps = np.array([_step(scenario, 1, int(context)) for context in contexts])
@@ -234,7 +263,11 @@ class FleetBounds:
         due_of = []
         for limit, let_go, due, work in self._deadlines:
             counted_due = np.where(self._counted, due, inf)
-            due_of.append((limit, _least_replicas(self._arrivals, counted_due, work, let_go)))
+            known = self._arrivals < inf
+            due_known = counted_due[known]
+            late = min(let_go, len(due_known))
+            least = _least_replicas(self._arrivals[known], due_known, work[known], late)
+            due_of.append((limit, least))
         return due_of
 
     @cached_property
@@ -273,7 +306,20 @@ class FleetBounds:
         requests = self._scenario.requests
         acceptance = self.loaded.acceptance()
         assignment = TraceAssignment(acceptance, requests.flavours_by_task)
-        return list(requests.source_of(self._scenario.seed, assignment).due(inf))
+        seed = self._scenario.seed
+        came = list(requests.source_of(seed, assignment).due(inf))
+        if requests.sessions is None:
+            return came
+        begins = {request.session: request.arrival_s for request in came}
+        cut = requests.past_end == "cut"
+        every_turn = []
+        for turns in requests.dealt_turns(seed, assignment):
+            at_s = begins[turns[0].session]
+            for turn in turns:
+                asked = turn.prompt_tokens, turn.output_tokens
+                every_turn.append(Request(turn.number, at_s, *asked, cut, turn.dealt))
+                at_s = inf  # nobody knows when the next one comes
+        return every_turn
 
     @cached_property
     def _counted(self) -> NDArray[np.bool_]:
@@ -293,6 +339,15 @@ class FleetBounds:
         return np.array(lengths)
 
     @cached_property
+    def _computed(self) -> NDArray[np.int64]:
+        """Return (requests,) the prompt tokens that are computed at least."""
+        prompts = self._lengths[:, 0]
+        cached = most_cached(self._scenario)
+        if not cached:
+            return prompts
+        return np.asarray(prompts - np.array(cached), dtype=np.int64)
+
+    @cached_property
     def _prompt_work(self) -> Times:
         """Return seconds of a replica's time that the prompt of each request takes at least,
         whatever goes with it.
@@ -301,7 +356,7 @@ class FleetBounds:
         longest = scenario.batch * int(self._lengths[:, 0].max())
         most = getattr(scenario.serving.policy, "batch_tokens", longest)
         share = _prompt_share(scenario.cost, self._prompts_elsewhere, most)
-        return np.asarray(self._lengths[:, 0] * share, dtype=np.float64)
+        return np.asarray(self._computed * share, dtype=np.float64)
 
     @cached_property
     def _step_work(self) -> Times:
@@ -353,11 +408,11 @@ def _sizes(places: int) -> list[int]:
     return [*sizes, places]
 
 
-def _admission(scenario: Scenario, tokens: int) -> tuple[float, float]:
-    """Return seconds of the prompt of one request through target and draft, and of a first window
-    behind it.
+def _admission(scenario: Scenario, computed: int, tokens: int) -> tuple[float, float]:
+    """Return seconds of the ``computed`` tokens of the prompt of one request through target and
+    draft, and of a first window behind all ``tokens`` of it.
     """
-    admission = scenario.schedule.admission(scenario.cost, Rows.prefill(tokens), 1, tokens)
+    admission = scenario.schedule.admission(scenario.cost, Rows.prefill(computed), 1, tokens)
     sides = admission.target, admission.draft
     in_turn = scenario.one_lane or drafts_first(scenario.schedule)
     return sum(sides) if in_turn else max(sides), admission.window

@@ -351,11 +351,6 @@ def _candidate(
         raise document.refusal(
             ("scenario", "requests"), "a plan is about traffic: requests needs arrivals"
         )
-    if scenario.requests.sessions is not None:
-        raise document.refusal(
-            ("scenario", "requests"),
-            "a plan is about requests that arrive by themselves; sessions wait for their answers",
-        )
     if isinstance(scenario.requests.arrivals, Daily):
         raise document.refusal(
             ("scenario", "requests"),

@@ -41,6 +41,7 @@ from simulator.core.serving.load.busier import (
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.stability import cached_tokens
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
@@ -67,6 +68,8 @@ most.
 """
 MOST_REQUESTS = 20_000
 """Requests of a run beyond which no higher multiple is tried."""
+THIRDS = 3.0
+"""Length of a run over the mean of a session: the system fills up within its first third."""
 UNSURE = 0.5
 """Half of the interval, relative to the mean, from which on nothing is known."""
 FAINTEST = 1e-3
@@ -135,8 +138,8 @@ def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
     What they could not serve for long is a burst, which lasts no longer than it did.
     """
     if by_law(loaded, replicas) < OVERLOADED:
-        return loaded.scenario.requests.count / rate_per_s(loaded.scenario.requests)
-    rate = rate_per_s(loaded.scenario.requests) * factor
+        return loaded.scenario.requests.count / offered_per_s(loaded)
+    rate = offered_per_s(loaded) * factor
     return max(LEAST_SETTLED / rate, min(settling_s(loaded), MOST_SETTLED * replicas / rate))
 
 
@@ -156,7 +159,30 @@ def settling_s(loaded: Loaded) -> float:
     each = [limit.seconds for limit in limits if limit.metric == "tpot"]
     decoding = output * min([_full_step_s(loaded), *each])
     whole = [limit.seconds for limit in limits if limit.metric == "e2e"]
-    return SETTLED * min([waiting + decoding, *whole])
+    request_s = min([waiting + decoding, *whole])
+    return max(SETTLED * request_s, THIRDS * _session_s(loaded, request_s))
+
+
+def _session_s(loaded: Loaded, request_s: float) -> float:
+    """Return the mean seconds from the first turn of a session to its end, with ``request_s`` for
+    each turn; 0 without sessions.
+    """
+    requests = loaded.scenario.requests
+    sessions = list(requests.turns(loaded.scenario.seed))
+    if not sessions:
+        return 0.0
+    waits = sum(turn.wait_s for turns in sessions for turn in turns)
+    return (waits + requests.count * request_s) / len(sessions)
+
+
+def offered_per_s(loaded: Loaded) -> float:
+    """Return how many requests come in a second, in the mean, of sessions turns; infinity where all
+    come at once.
+    """
+    requests = loaded.scenario.requests
+    if requests.sessions is None:
+        return rate_per_s(requests)
+    return requests.offered_per_s(loaded.scenario.seed) or inf
 
 
 def _full_step_s(loaded: Loaded) -> float:
@@ -197,7 +223,7 @@ def headroom(finding: Finding) -> Headroom:
     requests = loaded.scenario.requests
     limits = loaded.scenario.slo.limits if loaded.scenario.slo else ()
     steady = is_steady(requests)
-    most = most_times(loaded.scenario, finding.replicas, limits, steady, rate_per_s(requests))
+    most = most_times(loaded.scenario, finding.replicas, limits, steady, offered_per_s(loaded))
     known = recorded(loaded)
     unsure = 0.0 if known is None else _unsure(loaded)
     if (known or FEWEST) < FEWEST or unsure > UNSURE:
@@ -209,7 +235,10 @@ def headroom(finding: Finding) -> Headroom:
         if guess < OVERLOADED:
             return Headroom(guess, most, steady, known, by_law=True)
     else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
-        lasted_s = max(line.arrival_s for line in requests.lines())
+        if requests.sessions is None:
+            lasted_s = max(line.arrival_s for line in requests.lines())
+        else:
+            lasted_s = requests.count / offered_per_s(loaded)
         runs = [_Run(1.0, requests.count, lasted_s)]
         guess = 1.5
         tried_up_to = max(2.0, MOST_REQUESTS / requests.count)
@@ -289,11 +318,9 @@ def by_law(loaded: Loaded, replicas: int) -> float:
     """
     prompt, output, _ = loaded.scenario.lengths
     of_prompt, of_output = occupied_s(loaded)
-    return (
-        0.95
-        * replicas
-        / (rate_per_s(loaded.scenario.requests) * (prompt * of_prompt + output * of_output))
-    )
+    if loaded.scenario.requests.sessions is not None:
+        prompt -= cached_tokens(loaded.scenario)
+    return 0.95 * replicas / (offered_per_s(loaded) * (prompt * of_prompt + output * of_output))
 
 
 def _unsure(loaded: Loaded) -> float:

@@ -238,11 +238,11 @@ def _cache_costs(searched: Search) -> Iterator[tuple[tuple[str, str], CacheCost]
 
 
 def _longer(loaded: Loaded) -> Loaded:
-    """Return the scenario with ``LONGER`` times as many requests; one that reads a traffic file as
-    it is.
+    """Return the scenario with ``LONGER`` times as many requests; one that reads them from a file
+    as it is.
     """
     requests = loaded.scenario.requests
-    if requests.traffic:
+    if requests.read_from_file:
         return loaded
     longer = requests.model_copy(update={"count": LONGER * requests.count})
     return loaded.replace(requests=longer)

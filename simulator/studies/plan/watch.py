@@ -47,7 +47,8 @@ class Watch:
     """Counts the requests of a run that keep a limit, and those that exceed it or are sure to.
 
     Of an SLO that limits gaps between tokens (TBT) nothing is known to be kept: how many there will
-    be is known only at the end. The same holds for TPOT where outputs are not cut.
+    be is known only at the end. The same holds for TPOT where outputs are not cut, and where nobody
+    knows which turns of sessions will count.
     """
 
     def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
@@ -55,7 +56,8 @@ class Watch:
         every_output = [output for _, output in requests.lengths(seed)]
         outputs = every_output[self._counted.start : self._counted.stop]
         values = {"ttft": len(outputs), "e2e": len(outputs)}
-        if requests.past_end == "cut":
+        ordered = requests.sessions is None or requests.all_count
+        if requests.past_end == "cut" and (ordered or min(every_output) > 1):
             values["tpot"] = sum(output > 1 for output in outputs)
         self._to_come = requests.count
         self._unjudged: dict[Limit, int] = {}

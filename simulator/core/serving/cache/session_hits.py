@@ -9,12 +9,14 @@ has read it. Of K tokens that are there, a prompt of L tokens has
 in units of u tokens, of which d are computed again (:func:`hit_tokens`). Nothing of it depends on
 when turns come: a session is read in order, so that only first turns may find less in a run, where
 several are read before a system prompt is there. With eviction every turn finds as much at most.
+:func:`most_found` holds in whatever order sessions are served.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from simulator.core.serving.cache.prefixes import hit_tokens
-from simulator.core.serving.load.content import Hash
+from simulator.core.serving.load.content import Hash, Prefix
 from simulator.core.serving.load.turns import SessionTurn
 
 
@@ -39,3 +41,22 @@ def session_hits(
         for name, end in turn.prefixes:
             # keys and values of the last token of an output are never computed
             written[name] = max(written.get(name, 0.0), min(end, turn.tokens - 1))
+
+
+def most_found(
+    sessions: Iterable[Sequence[SessionTurn]], unit_tokens: int, dropped_units: int = 0
+) -> Iterator[int]:
+    """Yield the most that each turn can find, session by session, in whatever order sessions are
+    served: that of the law, with every system prompt there from the beginning.
+    """
+    for turns in sessions:
+        first = turns[0]
+        read = []
+        for name, end in first.prefixes[:-1]:
+            read.append(
+                first._replace(
+                    prompt_tokens=int(end), output_tokens=1, prefixes=(Prefix(name, end),)
+                )
+            )
+        hits = session_hits([*read, *turns], unit_tokens, dropped_units)
+        yield from islice(hits, len(read), None)

@@ -23,7 +23,8 @@ many requests as were recorded. A log of several is gone through once: nobody kn
 it.
 
 Prefixes of prompts are shared within one passage of the log: who comes with another passage is
-somebody else. Drawn arrivals need no log: more are drawn, at k times the rate.
+somebody else. Drawn arrivals need no log: more are drawn, at k times the rate. So it is with
+sessions that are drawn; those of a file are what they are, and begin k times as fast.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.core.serving.load.arrivals import Recorded
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.load.traffic import Line, TrafficFile
 from simulator.core.serving.requests import Requests
 
@@ -73,8 +75,12 @@ def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.
     unchanged.
     """
     arrivals = requests.arrivals
-    if arrivals is None or isinstance(arrivals, Recorded):
+    if arrivals is None:
         return requests
+    if isinstance(arrivals, Recorded):
+        scale = arrivals.rate_scale * factor
+        sooner = arrivals.model_copy(update={"rate_scale": scale})
+        return requests.model_copy(update={"arrivals": sooner})
     if isinstance(arrivals, TrafficFile):
         recorded = tuple(requests.lines())
         drawn = redrawn(recorded, factor, seed, least_s)
@@ -82,7 +88,12 @@ def busier(requests: Requests, factor: float, seed: int = 0, least_s: float = 0.
             return requests
         return with_lines(requests, arrivals, drawn)
     rate = arrivals.rate_per_s * factor
-    count = max(requests.count, ceil(rate * least_s))
+    count = requests.count
+    if requests.sessions is None:
+        count = max(count, ceil(rate * least_s))
+    elif not isinstance(requests.sessions, SessionFile):
+        turns_per_s = (requests.offered_per_s(seed) or 0.0) * factor
+        count = max(count, ceil(turns_per_s * least_s))
     faster = arrivals.model_copy(update={"rate_per_s": rate})
     return requests.model_copy(update={"arrivals": faster, "count": count})
 
@@ -104,8 +115,10 @@ def with_lines(requests: Requests, traffic: TrafficFile, lines: Iterable[Line]) 
 
 def is_steady(requests: Requests) -> bool:
     """Return whether a workload may go on as it is: arrivals are drawn, or come at one rate
-    throughout.
+    throughout. Sessions of a file do not: they are those that there are.
     """
+    if isinstance(requests.sessions, SessionFile):
+        return False
     if requests.traffic is None:
         return requests.arrivals is not None
     return _is_stream(tuple(line.arrival_s for line in requests.lines()))
