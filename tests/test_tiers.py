@@ -480,7 +480,7 @@ def test_a_scenario_with_tiers_has_their_books() -> None:
     assert data["tiers"] == outcome.serving.tiers
     assert data["load_wait_s"] == outcome.serving.load_wait_s
     line = tiers_line(outcome.serving)
-    assert line.startswith("Tiers below it: host ")
+    assert line.startswith("Tiers of KV memory: host ")
     assert "; store " in line
 
 

@@ -280,8 +280,6 @@ def sentences(result: RunResult) -> Iterator[str]:
     yield _kv_cache(result)
     if serving.prefix_cache:
         yield _prefix_cache(result)
-    if serving.tiers:
-        yield tiers_line(serving)
     if serving.drafted:
         yield _waste(serving)
     if result.expenses:
@@ -394,7 +392,9 @@ def _prefix_cache(result: RunResult) -> str:
 
 
 def tiers_line(serving: ServingOutcome) -> str:
-    """Return what lower tiers of memory came to, in a sentence."""
+    """Return what lower tiers of memory came to, in a sentence; empty without them."""
+    if not serving.tiers:
+        return ""
     asked = serving.prefix_cache["prompt_tokens"]
     parts = []
     for name, tier in serving.tiers.items():
@@ -404,7 +404,7 @@ def tiers_line(serving: ServingOutcome) -> str:
         parts.append(f"{name} {hits} of prompt tokens ({loaded} GB loaded, {written} GB written)")
     loads = sum(tier["loads"] for tier in serving.tiers.values())
     mean_ms = serving.load_wait_s * 1e3 / max(1, loads)
-    return f"Tiers below it: {'; '.join(parts)}; {loads:,} loads of {number(mean_ms, 3)} ms."
+    return f"Tiers of KV memory: {'; '.join(parts)}; {loads:,} loads of {number(mean_ms, 3)} ms."
 
 
 def split(result: RunResult) -> str:
