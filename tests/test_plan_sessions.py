@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from simulator.cli.main import main
 from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Table
 from simulator.report.pages import plan as plan_page
@@ -19,7 +21,9 @@ from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.cache_cost import CacheCost
 from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.bounds import FleetBounds
+from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.file import Plan, load_plan
+from simulator.studies.plan.question import talked
 from simulator.studies.plan.search import examine, keeps, replicated, search
 from simulator.studies.plan.study import study, summary
 
@@ -258,3 +262,109 @@ def test_a_plan_takes_sessions(tmp_path: Path) -> None:
     assert 0.4 < found["answer"]["hit_rate"] < 1.0
     assert found["capacity_ratio"] > 1.0
     assert found["headroom"]["steady"]
+
+
+# ---- asked in one line, and exported
+
+TABLE = """\
+session,turn,new_tokens,prompt_tokens,output_tokens,arrival_s,think_s,parent,system_prompt,system_tokens
+a,0,300,,20,0,,,house,160
+a,1,80,,30,,1.5,,,
+a,2,,250,30,,1.0,,,
+b,0,400,,20,2.5,,,house,160
+b,1,50,,10,5.25,0.5,,,
+b,2,40,,10,,0.5,0,,
+c,0,200,,12,4.5,,,,
+c,1,100,,20,,2,,,
+"""
+TALK = [
+    {
+        "messages": [
+            {"role": "user", "content": "a" * 400},
+            {"role": "assistant", "content": "b" * 80},
+        ]
+    }
+]
+
+
+def asked(folder: Path, name: str, text: str, *words: str) -> Result:
+    (folder / name).write_text(text)
+    line = ["plan", "--model", "Qwen/Qwen3-8B", "--device", "h100_sxm", "--ttft-p95", "1s"]
+    sessions = ["--sessions", str(folder / name)]
+    return CliRunner().invoke(main, [*line, *sessions, "--draws", "1", "--json", *words])
+
+
+def test_sessions_are_exported_so_that_they_can_be_run(tmp_path: Path) -> None:
+    """To the last digit, with branches, prompts that were cut, and turns that come at a time."""
+    out = tmp_path / "out"
+    saved = tmp_path / "saved.yaml"
+    words = ("--out", str(out), "--save", str(saved), "--tpot-p95", "40ms")
+    done = asked(tmp_path, "talks.csv", TABLE, *words)
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)["answer"]
+    again = load(str(out / "scenario.yaml"))
+    outcome, _ = evaluate.simulate(again.scenario, again.acceptance())
+    assert outcome.tpot_s * 1e3 == answer["tpot_ms"]
+    assert outcome.serving.prefix_cache["hit_rate"] == answer["hit_rate"]
+    measured = outcome.serving.counted.slo
+    assert [limit.found_ms for limit in measured] == list(answer["measured_ms"].values())
+    assert "--enable-prefix-caching" in (out / "vllm.sh").read_text("utf-8")
+    requests = load_plan(str(saved)).candidates[0].loaded.scenario.requests
+    assert list(requests.turns(0)) == list(again.scenario.requests.turns(0))
+
+
+def test_a_rate_stretches_the_beginnings_of_sessions(tmp_path: Path) -> None:
+    """Three sessions within 4.5 s begin at 2 / 4.5 a second; at 0.2 a second within 10 s."""
+    path = tmp_path / "talks.csv"
+    path.write_text(TABLE)
+    recorded, _ = talked(str(path), 400, None, None)
+    assert recorded["arrivals"] == {"name": "recorded"}
+    stretched, said = talked(str(path), 4, 0.2, None)
+    assert stretched["count"] == 4
+    assert stretched["arrivals"]["rate_scale"] == pytest.approx(0.2 * 2.5)
+    assert said[1] == "planned for the first 4 turns, of 2 sessions"
+    slower, _ = talked(str(path), 400, 0.2, None)
+    assert slower["arrivals"]["rate_scale"] == pytest.approx(0.45)
+    short, said = talked(str(path), 400, None, 500)
+    assert said[1].startswith("5 turns from the first of more than 500 tokens on left out")
+    assert short["sessions"]["context_tokens"] == 500
+    untimed = tmp_path / "talk.json"
+    untimed.write_text(json.dumps(TALK))
+    drawn, _ = talked(str(untimed), 400, 3.0, None)
+    assert drawn["arrivals"] == {"name": "poisson", "rate_per_s": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "message"),
+    [
+        ("talk.json", json.dumps(TALK), (), "does not say when sessions begin; state --rate"),
+        ("talks.csv", TABLE, ("--traffic", "log.csv"), "--traffic log.csv"),
+        ("talks.csv", TABLE, ("--columns", "arrival=ts"), "leave it out beside --sessions"),
+        ("talks.csv", TABLE, ("--rate", "-1"), "expected sessions per second above 0"),
+        ("talks.csv", TABLE.replace("a,1,80", "a,5,80"), (), "talks.csv:3"),
+        ("talks.txt", TABLE, (), "expected a file of sessions that ends in"),
+        (
+            "talks.csv",
+            "session,new_tokens,output_tokens,arrival_s\na,50000,20,0\n",
+            (),
+            "holds no turn within the context of the model",
+        ),
+    ],
+)
+def test_what_is_wrong_with_sessions_is_said(
+    tmp_path: Path, name: str, text: str, words: tuple[str, ...], message: str
+) -> None:
+    done = asked(tmp_path, name, text, *words)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+
+
+def test_commands_say_how_sessions_come_back_to_their_replica(tmp_path: Path) -> None:
+    candidate = kept(tmp_path, talks()).candidates[0]
+    two = replicated(candidate.loaded, 2).scenario
+    router = two.serving.router.name
+    hint = f"# turns were dealt to replicas by {router}; a session stays"
+    for program in ENGINES.values():
+        assert (program.script(two) or "").count(hint) == 1
+        one = program.script(candidate.loaded.scenario) or ""
+        assert "turns were dealt" not in one

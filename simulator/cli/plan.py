@@ -4,6 +4,7 @@ question in one line.
 
 import re
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,11 @@ def limits(command: options.Command) -> options.Command:
     help="A log (.csv, .jsonl, .json, .parquet, .log) or a workload by name.",
 )
 @click.option(
+    "--sessions",
+    metavar="FILE",
+    help="Instead of --traffic: conversations, a line for every turn, of AIPerf or ShareGPT.",
+)
+@click.option(
     "--columns",
     metavar="ROLE=COLUMN",
     help="Columns that are not recognised: arrival=ts,prompt=input_tokens,output=output_tokens.",
@@ -70,12 +76,14 @@ def limits(command: options.Command) -> options.Command:
 @click.option(
     "--rate",
     type=float,
-    help="Requests per second: times of a log are stretched to it, and drawn where it has none.",
+    help="Requests, or sessions that begin, per second: times of a file are stretched to it, and "
+    "drawn where it has none.",
 )
 @click.option(
     "--requests",
     type=click.IntRange(2, 10_000_000),
-    help="So many requests are simulated, those that come closest together [default: 400].",
+    help="So many requests are simulated, those that come closest together; of sessions the first "
+    "turns [default: 400].",
 )
 @limits
 @click.option(
@@ -190,7 +198,14 @@ def _read(
     """Return the plan of a question, and write it where it is to be kept."""
     from simulator.inputs.models.named import find_model
     from simulator.inputs.writing import write
-    from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, planned, saved
+    from simulator.studies.plan.question import (
+        DEFAULTS,
+        PlanQuestion,
+        busiest,
+        planned,
+        saved,
+        talked,
+    )
 
     slo: dict[str, dict[str, float]] = {}
     for limit in filter(None, map(LIMIT.fullmatch, asked)):
@@ -198,20 +213,30 @@ def _read(
         time, percentile = limit.groups()
         of_time = slo.setdefault(f"{time}_ms", {})
         of_time[percentile] = _milliseconds(option, asked[option])
-    missing = [f"--{option}" for option in ("model", "device", "traffic") if option not in asked]
+    load = "sessions" if "sessions" in asked else "traffic"
+    missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
     if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")):
         missing.append("a limit on the wait (--ttft-p95 1s)")
     if missing:
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
         raise BadInput.at("specsim plan", message)
     model = asked["model"]
-    requests: Any = asked["traffic"]
+    requests: Any = asked[load]
     said: list[str] = []
-    if Path(requests).suffix or "/" in requests:
+    count = asked.get("requests", DEFAULTS["requests"]["value"])
+    rate = asked.get("rate")
+    if load == "sessions":
+        for option in ("traffic", "columns"):
+            if option in asked:
+                message = "is for a log of requests; leave it out beside --sessions"
+                raise _fault(option, asked[option], message)
+        if rate is not None and not 0.0 < rate < inf:
+            raise _fault("rate", rate, "expected sessions per second above 0")
         found = find_model(model, catalogue, f"--model {model}")
-        count = asked.get("requests", DEFAULTS["requests"]["value"])
+        requests, said = talked(requests, count, rate, found.spec.context_tokens)
+    elif Path(requests).suffix or "/" in requests:
+        found = find_model(model, catalogue, f"--model {model}")
         columns = dict(_pairs("columns", asked.get("columns"), ROLES))
-        rate = asked.get("rate")
         requests, said = busiest(requests, columns, count, rate, found.spec.context_tokens)
     devices = [device.strip() for device in asked["device"].split(",")]
     prices = {}

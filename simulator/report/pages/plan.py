@@ -53,7 +53,8 @@ from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search
 from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
 
-NAME, PICTURE, SCENARIO, REQUESTS = "plan", "plan.svg", "scenario.yaml", "traffic.csv"
+NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
+REQUESTS = ("traffic.csv", "sessions.csv")
 FIGURE_TITLE = "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
 ON_TERMINAL = (0, 1, 2, 3, 5, 6, 8, 10)
 """Columns of the table of alternatives that a terminal shows, before those of the limits."""
@@ -75,7 +76,7 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     cannot be made.
     """
     files = page_files(page(study), NAME) | study.exports
-    ours = {SCENARIO, REQUESTS, "schedule.csv", "specpipe.yaml"}
+    ours = {SCENARIO, *REQUESTS, "schedule.csv", "specpipe.yaml"}
     ours.update(files)
     ours.update(program.file for program in ENGINES.values())
     write_all({folder / name: content for name, content in files.items()}, ours)
@@ -707,7 +708,7 @@ def _prices(offers: Mapping[str, Offer]) -> Table:
 
 def _exports(study: PlanStudy) -> Iterator[Block]:
     for name, text in study.exports.items():
-        if name not in (SCENARIO, REQUESTS):
+        if name not in (SCENARIO, *REQUESTS):
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
     run = Code(f"specsim run {SCENARIO}")

@@ -103,6 +103,8 @@ class ServingProgram:
     cache: Options
     methods: Mapping[str, str]
     """Ways to draft, as names of methods contain them, the first that fits."""
+    affinity: str
+    """How turns of a session come back to their replica."""
     lines: Callable[[Served], list[Words]]
     """Returns the words of the command, by the lines that it is written in."""
 
@@ -135,6 +137,10 @@ class ServingProgram:
         yield f"{which}; option names: {Comment(self.source)}"
         if not served.form and served.target.weights != served.target.model.weight_format:
             yield f"take a checkpoint in {Comment(served.target.weights)}"
+        scenario = served.scenario
+        if scenario.requests.sessions is not None and scenario.serving.replicas > 1:
+            router = scenario.serving.router.name
+            yield f"turns were dealt to replicas by {router}; {self.affinity}"
 
 
 def _vllm(served: Served) -> list[Words]:
@@ -251,6 +257,10 @@ ENGINES = {
             "ngram": "ngram",
             "mtp": "mtp",
         },
+        affinity=(
+            "a session stays on its replica with --routing-logic session --session-key HEADER of "
+            "the router of vllm-project/production-stack"
+        ),
         lines=_vllm,
     ),
     "sglang": ServingProgram(
@@ -270,6 +280,7 @@ ENGINES = {
             "ngram": "NGRAM",
             "mtp": "EAGLE",
         },
+        affinity=("a session stays where its prefix is with --policy cache_aware of sglang_router"),
         lines=_sglang,
     ),
     "llama_cpp": ServingProgram(
@@ -281,6 +292,7 @@ ENGINES = {
         formats={},
         cache={"int8": ("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")},
         methods={"draft_model": "draft_model"},
+        affinity="a session stays on its replica with a load balancer that hashes a header of it",
         lines=_llama_cpp,
     ),
 }

@@ -1,7 +1,7 @@
 """Write the answer of a plan for the programs that serve it.
 
 * ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``; with
-  ``traffic.csv`` beside it where requests were read from a file.
+  ``traffic.csv`` or ``sessions.csv`` beside it where requests were read from a file.
 * ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too
   (:mod:`simulator.studies.plan.commands`).
 * ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation
@@ -16,6 +16,7 @@ import yaml
 
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.plain import PlainData
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
@@ -30,6 +31,18 @@ from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.search import Finding, examine, replicated
 
 TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")
+SESSIONS = (
+    "session",
+    "turn",
+    "new_tokens",
+    "prompt_tokens",
+    "output_tokens",
+    "arrival_s",
+    "think_s",
+    "parent",
+    "system_prompt",
+    "system_tokens",
+)
 CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
 """Cached tokens for which draft lengths are given, beside the mean of the plan."""
 
@@ -134,6 +147,8 @@ def exports(
     files = {"scenario.yaml": yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)}
     if scenario.requests.traffic:
         files["traffic.csv"] = _traffic(scenario)
+    if isinstance(scenario.requests.sessions, SessionFile):
+        files["sessions.csv"] = _sessions(scenario, scenario.requests.sessions)
     if lengths:
         files["schedule.csv"] = _schedule(lengths)
     stages = _stages(scenario)
@@ -152,6 +167,40 @@ def _traffic(scenario: Scenario) -> str:
         cells = [repr(line.arrival_s), *line[2:5], " ".join(map(str, line.hashes))]
         lines.append(cells[columns])
     return csv_text(TRAFFIC[columns], lines)
+
+
+def _sessions(scenario: Scenario, file: SessionFile) -> str:
+    """Return the turns of sessions that were read, a line each; ``new_tokens`` where all that was
+    said stands before them, else the whole prompt.
+    """
+    rows: list[list[object]] = []
+    for number, session in enumerate(file.sessions(scenario.seed)):
+        begin_s = session.begin_s
+        for place, said in enumerate(session.turns):
+            arrival_s = begin_s
+            if place:
+                arrival_s = (begin_s or 0.0) + said.earliest_s if said.earliest_s else None
+            new = said.new_tokens
+            if place and said.shared_tokens is not None:
+                lengths = ["", said.shared_tokens + new]
+            else:
+                lengths = [new, ""]
+            system: list[object] = ["", ""]
+            if session.system:
+                system = [session.system.removeprefix("system "), session.system_tokens]
+            rows.append(
+                [
+                    number,
+                    place,
+                    *lengths,
+                    said.output_tokens,
+                    "" if arrival_s is None else repr(arrival_s),
+                    repr(said.wait_s),
+                    "" if said.parent is None else said.parent,
+                    *system,
+                ]
+            )
+    return csv_text(SESSIONS, rows)
 
 
 def _schedule(lengths: DraftLengths) -> str:
@@ -205,4 +254,8 @@ def _runnable(scenario: Scenario) -> PlainData:
         for field in ("count", "prompt_tokens", "output_tokens"):
             fields["requests"].pop(field, None)
         fields["requests"]["arrivals"] = {"name": "file", "format": "csv", "file": "traffic.csv"}
+    if isinstance(scenario.requests.sessions, SessionFile):
+        for field in ("prompt_tokens", "output_tokens"):
+            fields["requests"].pop(field, None)
+        fields["requests"]["sessions"] = {"name": "file", "file": "sessions.csv"}
     return fields

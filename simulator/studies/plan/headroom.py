@@ -235,13 +235,15 @@ def headroom(finding: Finding) -> Headroom:
         if guess < OVERLOADED:
             return Headroom(guess, most, steady, known, by_law=True)
     else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
+        most_tried = MOST_REQUESTS / requests.count
         if requests.sessions is None:
             lasted_s = max(line.arrival_s for line in requests.lines())
         else:
             lasted_s = requests.count / offered_per_s(loaded)
+            most_tried = sum(1 for _ in requests.turns(loaded.scenario.seed))  # all but at once
         runs = [_Run(1.0, requests.count, lasted_s)]
         guess = 1.5
-        tried_up_to = max(2.0, MOST_REQUESTS / requests.count)
+        tried_up_to = max(2.0, most_tried)
     for run in _tried(finding, guess, runs[0].times, most, tried_up_to):
         runs.append(run)
     best = max(runs)

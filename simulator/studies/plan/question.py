@@ -25,6 +25,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Fault, Path_, Place
 from simulator.core.plain import PlainData, PlainMapping
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.load.traffic import TrafficFile
 from simulator.core.serving.requests import Requests
 from simulator.inputs.catalogue import Catalogue, shown
@@ -225,7 +226,7 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         ("hardware",): devices,
         ("scenario", "target", "model"): f"--model {question.model}",
         ("scenario", "target", "weights"): f"--weights {question.weights}",
-        ("scenario", "requests"): "--traffic",
+        ("scenario", "requests"): _load_option(question),
     }
     if question.engine:
         for name in question.devices:
@@ -235,6 +236,13 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         for end in range(1, len(path) + 1):
             option = of_options.get(path[:end], option)
         yield path, (option, 0, 0)
+
+
+def _load_option(question: PlanQuestion) -> str:
+    """Return the option that names the load."""
+    if isinstance(question.requests, dict) and "sessions" in question.requests:
+        return "--sessions"
+    return "--traffic"
 
 
 def _paths(data: Any, path: Path_ = ()) -> Iterator[Path_]:
@@ -563,6 +571,70 @@ def busiest(
     return {"arrivals": arrivals, "count": count}, said
 
 
+def talked(
+    file: str, count: int, rate_per_s: float | None, context: int | None
+) -> tuple[PlainData, list[str]]:
+    """Return the workload of the first ``count`` turns of a file of sessions, and what was read, in
+    words; ``rate_per_s`` sessions begin in a second, by default as recorded.
+
+    A session ends before a turn of more than ``context`` tokens. Raises :class:`BadInput` for a
+    file that cannot be read, or says nothing of times where no rate is stated.
+    """
+    read_in = SessionFile(file=file, context_tokens=context)
+    every = read_in.recorded()
+    sessions = list(read_in.sessions(0))
+    name = Path(file).name
+    turns = sum(len(session.turns) for session in sessions)
+    said = [f"{name}: {turns:,} turns of {len(sessions):,} sessions"]
+    left_out = sum(len(session.turns) for session in every) - turns
+    if left_out:
+        said.append(
+            f"{left_out:,} turns from the first of more than {context:,} tokens on left out: the "
+            "context of the model is no longer"
+        )
+    if not sessions:
+        raise read_in.fault(0, "holds no turn within the context of the model")
+    taken = 0
+    begun: list[float | None] = []
+    for session in sessions:
+        if taken >= count:
+            break
+        taken += len(session.turns)
+        begun.append(session.begin_s)
+    if turns > count:
+        said.append(f"planned for the first {count:,} turns, of {len(begun):,} sessions")
+    arrivals, words = _begun(read_in, begun, rate_per_s)
+    sessions_file = read_in.model_dump(exclude_none=True)
+    workload = {"arrivals": arrivals, "sessions": sessions_file, "count": min(count, turns)}
+    return workload, [*said, *words]
+
+
+def _begun(
+    file: SessionFile, begun: Sequence[float | None], rate_per_s: float | None
+) -> tuple[PlainData, list[str]]:
+    """Return when sessions begin, which did at ``begun`` (s; None: not recorded), and what a stated
+    rate does to that, in words.
+    """
+    name = Path(file.file).name
+    times = [begin_s for begin_s in begun if begin_s is not None]
+    if rate_per_s is None:
+        if not times:
+            raise file.fault(
+                0, "does not say when sessions begin; state --rate, sessions in a second"
+            )
+        return {"name": "recorded"}, []
+    lasted_s = times[-1] - times[0] if times else 0.0
+    if not lasted_s:
+        words = f"{name}: sessions begin at {rate_per_s:g} a second (Poisson), as stated"
+        return {"name": "poisson", "rate_per_s": rate_per_s}, [words]
+    scale = rate_per_s * lasted_s / (len(times) - 1)
+    words = (
+        f"{name}: the beginnings of its sessions are stretched to {rate_per_s:g} a second in the "
+        "mean, as stated; times within them stay"
+    )
+    return {"name": "recorded", "rate_scale": scale}, [words]
+
+
 def _rate_said(file: str, log: RecordedLog, rate_per_s: float | None) -> list[str]:
     """Return what a stated rate does to a log, in words; nothing without one, and for a single
     request.
@@ -581,10 +653,10 @@ def saved(document: Document, folder: Path) -> str:
     data = deepcopy(document.data)
     data.pop("name", None)
     scenario = data["scenario"]
-    arrivals = document.get(("scenario", "requests", "arrivals"))
-    if isinstance(arrivals, dict) and "file" in arrivals:
-        log = os.path.relpath(arrivals["file"], folder)
-        scenario["requests"]["arrivals"]["file"] = log
+    for load in ("arrivals", "sessions"):
+        stated = document.get(("scenario", "requests", load))
+        if isinstance(stated, dict) and "file" in stated:
+            scenario["requests"][load]["file"] = os.path.relpath(stated["file"], folder)
     drafts = [entry.get("draft") or {} for entry in data["strategies"].values()]
     for place in (scenario["target"], *drafts):
         model = place.get("model", "")
