@@ -324,11 +324,19 @@ POLICIES: list[Policy] = [
 class Watched(PrefixCache):
     """Checks its books after every move."""
 
-    __slots__ = ("together",)
+    __slots__ = ("before", "shared_by", "together")
 
     def __init__(self, requests: Sequence[Request], total: int | None) -> None:
         super().__init__(BLOCK, total)
         self.together = requests
+        self.before: dict[Key, Key | None] = {}
+        """The block before each block, by name and place."""
+        self.shared_by: dict[int, list[Key]] = {}
+        """The names of all blocks of each request."""
+        for request in requests:
+            keys = named(request, LONGEST // BLOCK + 1, self.total < inf)
+            self.before |= zip(keys, [None, *keys], strict=False)
+            self.shared_by[request.index] = keys
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         given = super().hold(request, tokens, spare)
@@ -347,7 +355,7 @@ class Watched(PrefixCache):
         own = 0
         in_use: set[Key] = set()
         for request in self.together:
-            shared = named(request, request.shared, self.total < inf)
+            shared = self.shared_by[request.index][: request.shared]
             own += request.blocks - len(shared)
             in_use |= set(shared)
         idle = waiting_blocks(self)
@@ -357,15 +365,7 @@ class Watched(PrefixCache):
         assert set(kept) == in_use | set(idle)
         assert self.used == own + len(in_use)
         assert self.used + self.idle_blocks <= self.total
-        assert {before for key in kept for before in self.before(key)} <= set(kept)
-
-    def before(self, key: Key) -> list[Key]:
-        """The block before a block, by its name and place; nothing before the first."""
-        for request in self.together:
-            keys = named(request, key[1] + 1, self.total < inf)
-            if keys[-1:] == [key]:
-                return keys[-2:-1]
-        return []
+        assert {self.before[key] for key in kept} <= {None, *kept}
 
 
 def kept_blocks(memory: PrefixCache) -> list[Key]:
