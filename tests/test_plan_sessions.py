@@ -5,6 +5,7 @@ sessions as the load.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.file import Plan, load_plan
+from simulator.studies.plan.headroom import filling_up
 from simulator.studies.plan.question import talked
 from simulator.studies.plan.search import examine, keeps, replicated, search
 from simulator.studies.plan.study import study, summary
@@ -368,3 +370,21 @@ def test_commands_say_how_sessions_come_back_to_their_replica(tmp_path: Path) ->
         assert (program.script(two) or "").count(hint) == 1
         one = program.script(candidate.loaded.scenario) or ""
         assert "turns were dealt" not in one
+
+
+def test_a_run_that_ends_before_its_system_is_full_says_so(tmp_path: Path) -> None:
+    """Sessions of three turns, 24 turns at a session a second: they begin for 8 s, and think for
+    twice 4 s.
+    """
+    short = examine(kept(tmp_path, talks(think_s=4.0)).candidates[0], 1, "end")
+    filling = filling_up(short)
+    assert filling is not None and short.outcome is not None
+    each_s = (short.outcome.serving.e2e.mean_ms or 0.0) / 1e3
+    assert filling.begin_s == 8.0
+    assert filling.session_s == pytest.approx(8.0 + 3 * each_s)
+    assert filling.enough_turns == math.ceil(3 * 3 * filling.session_s)
+    words = plan_page.not_full(filling)
+    assert words.startswith("Sessions begin for 8.0 s, and one lasts 8.")
+    assert words.endswith(f"with requests.count={filling.enough_turns} or more it is full.")
+    long = examine(kept(tmp_path, talks(think_s=0.0)).candidates[0], 1, "end")
+    assert filling_up(long) is None

@@ -47,7 +47,7 @@ from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.export import DraftLengths, WindowSchedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
-from simulator.studies.plan.headroom import Headroom
+from simulator.studies.plan.headroom import FillingUp, Headroom, filling_up
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search
@@ -403,6 +403,8 @@ def sentences(study: PlanStudy) -> Iterator[str]:
     if unpriced:
         yield " ".join(map(without_price, unpriced))
     yield longer(study.longer, recorded=scenario.requests.read_from_file)
+    if filling := filling_up(study.chosen):
+        yield not_full(filling)
     yield resampled(study.chance)
     if study.rests_on:
         yield as_sentence(study.rests_on)
@@ -455,6 +457,17 @@ def longer(trial: Trial, recorded: bool) -> str:
     return (
         f"Over {trial.requests:,} requests the SLO is {met} and the queue is {queue} (drift "
         f"{trial.drift:+.1%} of arrivals)."
+    )
+
+
+def not_full(filling: FillingUp) -> str:
+    """Return that a run ends before its system has filled up with sessions, and which one would
+    not.
+    """
+    return (
+        f"Sessions begin for {number(filling.begin_s, 2)} s, and one lasts "
+        f"{number(filling.session_s, 2)} s in the mean: answer and headroom are those of a system "
+        f"that fills up; with requests.count={filling.enough_turns} or more it is full."
     )
 
 

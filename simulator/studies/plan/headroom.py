@@ -21,7 +21,7 @@ is more than ``UNSURE``, headroom is unknown.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -173,6 +173,32 @@ def _session_s(loaded: Loaded, request_s: float) -> float:
         return 0.0
     waits = sum(turn.wait_s for turns in sessions for turn in turns)
     return (waits + requests.count * request_s) / len(sessions)
+
+
+class FillingUp(NamedTuple):
+    """Says for how long drawn sessions begin in a run, and how long one lasts in the mean (s)."""
+
+    begin_s: float
+    session_s: float
+    enough_turns: int
+    """Turns of a run in which sessions begin for ``THIRDS`` times as long as one lasts."""
+
+
+def filling_up(finding: Finding) -> FillingUp | None:
+    """Return why a run ends before its system has filled up with sessions; None where it has, or
+    sessions are not drawn.
+    """
+    loaded = finding.candidate.loaded
+    requests = loaded.scenario.requests
+    if finding.outcome is None or requests.sessions is None or not is_steady(requests):
+        return None
+    rate = offered_per_s(loaded)
+    session_s = _session_s(loaded, (finding.outcome.serving.e2e.mean_ms or 0.0) / 1e3)
+    enough_s = THIRDS * session_s
+    begin_s = requests.count / rate
+    if begin_s >= enough_s:
+        return None
+    return FillingUp(begin_s, session_s, ceil(rate * enough_s))
 
 
 def offered_per_s(loaded: Loaded) -> float:
