@@ -18,6 +18,7 @@ from simulator.cli.main import main
 from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Table
 from simulator.report.pages import plan as plan_page
+from simulator.report.wording import share as in_words
 from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.cache_cost import CacheCost
 from simulator.studies.plan.arithmetic import most_times
@@ -98,7 +99,7 @@ def test_a_plan_says_what_is_found_and_what_drafts_cost(tmp_path: Path) -> None:
 def test_the_answer_says_what_its_cache_has(tmp_path: Path) -> None:
     answered = study(kept(tmp_path, alike(tmp_path)), draws=1)
     chosen = answered.chosen
-    rate = plan_page.share(chosen.hit_rate or 0.0)
+    rate = in_words(chosen.hit_rate or 0.0)
     found = f"{rate} of prompt tokens are found and not computed"
     assert plan_page.prefix_cache(chosen, None) == f"{found}."
     nothing = CacheCost(0.0, 0.0, 0.5, 0.5, 0.0, 0.0, None)
