@@ -43,6 +43,11 @@ class CacheCost(NamedTuple):
     """Output tokens from which on drafts save more than that; None where they save nothing."""
 
     @property
+    def drops(self) -> bool:
+        """Return whether it is worth a word: a block is dropped, or half a point of hits lost."""
+        return self.dropped_tokens > 0.0 or self.lost_rate >= 0.005
+
+    @property
     def lost_rate(self) -> float:
         """Return the hit rate that speculation loses in all: blocks that are dropped, and room."""
         return self.plain_hit_rate - self.hit_rate

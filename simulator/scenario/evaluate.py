@@ -25,6 +25,7 @@ from simulator.core.strategies.common.outputs import Outputs
 from simulator.core.strategies.common.step import Kind
 from simulator.core.world import Span
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.as_served import cache_unit_tokens
 from simulator.scenario.cache_cost import CacheCost, TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
 from simulator.scenario.outcome import Outcome, outcome_of
@@ -119,18 +120,16 @@ def cache_cost_beside(loaded: Loaded, simulated: Outcome) -> CacheCost | None:
 
 def _cache_cost(scenario: Scenario, simulated: Outcome, beside: Outcome) -> CacheCost | None:
     """Return what speculation costs the prefix cache of a run, held to one of plain decoding."""
-    return cache_cost(scenario, simulated, beside, _token_times(scenario, simulated, beside))
+    return cache_cost(scenario, simulated, beside, _token_times(scenario, simulated))
 
 
-def _token_times(scenario: Scenario, simulated: Outcome, plain_outcome: Outcome) -> TokenTimes:
+def _token_times(scenario: Scenario, simulated: Outcome) -> TokenTimes:
     """Return for how long a replica works for an output token of one request, with drafts by what
-    was counted, and without; each in its mean batch.
+    was counted, and without; both in the mean batch with drafts.
     """
     batch = observed_batch(scenario, simulated)
-    counted = law_from(scenario, simulated)
-    requests = observed_batch(plain(scenario), plain_outcome)
-    plain_s = float(baseline(scenario, requests).tpot_s) / requests
-    return TokenTimes(float(counted.tpot_s) / batch, plain_s)
+    counted_s = float(law_from(scenario, simulated).tpot_s)
+    return TokenTimes(counted_s / batch, float(baseline(scenario, batch).tpot_s) / batch)
 
 
 def _of_those_that_came(scenario: Scenario, simulated: Outcome) -> Scenario:
@@ -362,11 +361,16 @@ def _law(
 
 def plain(scenario: Scenario) -> Scenario:
     """Return the scenario with autoregressive decoding: the same requests on the same target, one
-    token a pass.
+    token a pass, and a prefix cache in the blocks that the engine has without drafts.
 
     :func:`simulate` it with ``NO_DRAFTS``.
     """
-    return scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
+    alone = scenario.replace(strategy=Autoregressive(), acceptance=AcceptanceSpec(always=0))
+    memory = scenario.serving.memory
+    if not memory.prefix_caching or memory.block_tokens != cache_unit_tokens(scenario):
+        return alone
+    memory = memory.model_copy(update={"block_tokens": cache_unit_tokens(alone)})
+    return alone.replace(serving=alone.serving.model_copy(update={"memory": memory}))
 
 
 def baseline(scenario: Scenario, requests: int | None = None, context: int | None = None) -> Law:

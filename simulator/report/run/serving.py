@@ -438,19 +438,26 @@ def cache_cost(cost: CacheCost | None) -> str:
     """Return what speculation costs the prefix cache, in a sentence; empty where that is nothing or
     nothing is kept.
     """
-    if cost is None or not cost.dropped_tokens:
+    if cost is None or not cost.drops:
         return ""
-    points = number(cost.lost_rate * 100, 2)
-    rates = f"{share(cost.hit_rate)} of prompt tokens are found, {share(cost.plain_hit_rate)}"
+    rates = f"{share(cost.hit_rate)} of prompt tokens are found"
+    if cost.lost_rate > 0.0:
+        points = number(cost.lost_rate * 100, 2)
+        rates += f", {points} points fewer than without it"
+    else:
+        rates += f", {share(cost.plain_hit_rate)} without it, whose requests come at other times"
+    work = "less than 0.1 %" if cost.work_share < 0.001 else share(cost.work_share)
     again = (
-        f"{number(cost.again_tokens, 3)} tokens of a prompt are computed again, which is "
-        f"{share(cost.work_share)} of the work of a busy replica"
+        f"{number(cost.again_tokens, 3)} tokens of a prompt are computed again, {work} of the work "
+        "of a full replica"
     )
     if cost.worth_tokens is None:
-        worth = "drafts save nothing that would be worth it"
+        worth = "where replicas are full, drafts save no work for it"
+    elif cost.worth_tokens < 1.0:
+        worth = "any output is worth it"
     else:
-        worth = f"worth it above {number(cost.worth_tokens, 2)} tokens of output"
-    return f"Speculation costs {points} points of hit rate ({rates} without it): {again}; {worth}."
+        worth = f"worth it there above {number(cost.worth_tokens, 2)} tokens of output"
+    return f"What speculation costs the prefix cache: {rates}; {again}; {worth}."
 
 
 def _waste(serving: ServingOutcome) -> str:

@@ -53,12 +53,9 @@ class StateCache(PrefixCache):
         """Where the blocks end that requests found beyond their states, in tokens."""
 
     def _hit(self, request: Request, known: int, dropped: int) -> int:
-        """Return the tokens that need not be computed where so many blocks are known; with more or
-        fewer blocks ``dropped`` than here so many fewer or more.
+        """Return the tokens that need not be computed where so many blocks are known, by the states
+        that are kept; with as many ``dropped`` as here it is noted where states are missing.
         """
-        if dropped != self.dropped:
-            blocks = super()._hit(request, known, dropped)
-            return request.cached + blocks - super()._hit(request, known, self.dropped)
         needed = request.prompt_tokens + request.tokens
         most = (needed if dropped else needed - 1) // self.block_tokens
         reached = max(0, min(known, most) - dropped)
@@ -66,11 +63,16 @@ class StateCache(PrefixCache):
         for name, begin, end in self._stretches(request, reached):
             ends = [block for block in self.states.get(name, ()) if begin < block <= end]
             with_state = max(ends, default=with_state)
+        if dropped == self.dropped:
+            self._note_junction(request, with_state, reached)
+        return with_state * self.block_tokens
+
+    def _note_junction(self, request: Request, with_state: int, reached: int) -> None:
+        """Note whether a request found more blocks than states."""
         if with_state < reached:
             self.junctions[request.index] = reached * self.block_tokens
         else:
             self.junctions.pop(request.index, None)
-        return with_state * self.block_tokens
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give room as :meth:`PrefixCache.hold` does; a state that somebody goes on from waits
