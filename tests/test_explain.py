@@ -116,3 +116,12 @@ def test_pools_in_words() -> None:
     fields = {one.field for one in explained.defaults}
     assert "serving.handover.shown_by" in fields
     assert not {field for field in fields if field.startswith("serving.pools.*.target")}
+
+
+def test_tiers_of_memory_are_said_with_room_and_link() -> None:
+    topics = explain(load("tiers_agents_eagle3_qwen3_30b_a3b_h200")).topics
+    assert topics["memory"] == (
+        "room for 131,072 tokens of KV cache; below it host (20 GB) over pcie_5_x16, which gets "
+        "blocks as they are filled; below it store (no limit stated) over infiniband_ndr, which "
+        "gets blocks as they are evicted"
+    )

@@ -11,6 +11,7 @@ from simulator.core.acceptance.spec import AcceptanceSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import Path_
 from simulator.core.quantities import Frozen, Named, Sourced, provenance
+from simulator.core.serving.cache.tiers import MemoryTier
 from simulator.core.serving.fields import ReplicaPool, Serving
 from simulator.core.serving.fleet.handover import Handover
 from simulator.core.serving.requests import Requests
@@ -104,10 +105,22 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     room = "no limit stated"
     if scenario.kv_tokens is not None:
         room = f"room for {scenario.kv_tokens:,} tokens of KV cache"
-    yield "memory", room
+    below = [_tier(tier) for tier in scenario.serving.memory.tiers]
+    yield "memory", "; below it ".join([room, *below])
     beside = "the law, a replay of the same acceptance, and autoregressive decoding of the same"
     yield "beside it", f"{beside} requests"
     yield "seed", str(scenario.seed)
+
+
+def _tier(tier: MemoryTier) -> str:
+    """Return a tier of memory with its room, its link and what is written to it."""
+    room = "no limit stated"
+    if tier.room_tokens is not None:
+        room = f"{tier.room_tokens:,} tokens"
+    elif tier.room_gb is not None:
+        room = f"{tier.room_gb:g} GB"
+    filled = {"through": "as they are filled", "on_eviction": "as they are evicted"}[tier.write]
+    return f"{tier.name} ({room}) over {tier.link.name}, which gets blocks {filled}"
 
 
 def _placed(place: Placement) -> str:
