@@ -62,7 +62,7 @@ def write(
     """Write a checkpoint of so many layers into a folder; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {**SHAPE, "architectures": [architecture], "num_hidden_layers": layers, **more}
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config, allow_nan=False))
     contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
     save_file(contiguous, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

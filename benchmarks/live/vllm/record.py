@@ -91,5 +91,5 @@ def watched(unit: int) -> Iterator[list[Event]]:
 def write(path: Path, header: dict[str, Any], runs: Iterable[dict[str, Any]]) -> None:
     """Write a header and a line for each run."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(one, separators=(",", ":")) for one in (header, *runs)]
+    lines = [json.dumps(one, separators=(",", ":"), allow_nan=False) for one in (header, *runs)]
     path.write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode(), 9, mtime=0))

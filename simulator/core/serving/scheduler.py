@@ -209,7 +209,8 @@ class Scheduler:
         now = 0.0
         while True:
             if self.lazy and self.lazy.takes():
-                now = deque((now, *self.lazy.boundaries(now, None)), 1)[-1]
+                passed_s = deque(self.lazy.boundaries(now, None), 1)
+                now = passed_s[-1] if passed_s else now
                 self._same = None
             batch = self.next(now)
             if batch is None:
