@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from simulator.core.world import Span
 from simulator.report.run.serving import split
+from simulator.report.timeline import opening_window
 from simulator.scenario import evaluate, load
 from simulator.scenario.pools import together
 
@@ -24,3 +26,13 @@ def test_unlike_pools_have_no_replicas_to_put_together() -> None:
     loaded = load("apart_vanilla_llama_3_1_70b_h100_h20", ["requests.count=8"])
     assert together(loaded.scenario) is None
     assert together(load("durations_only").scenario) is None
+
+
+def test_a_timeline_of_pools_shows_the_way_of_the_first_request() -> None:
+    """Prefill from 1 to 3 s, its cache from 2 to 3.5 s, and steps of a second from there on."""
+    spans = [
+        Span("prefill target", 1.0, 3.0, "prefill"),
+        Span("handover 1 to 2", 2.0, 3.5, "KV"),
+        *(Span("decode target", 3.5 + step, 4.5 + step, "verify") for step in range(6)),
+    ]
+    assert opening_window(spans) == (1.0, 6.5)

@@ -174,6 +174,18 @@ def steady_window(spans: Sequence[Span], steps: int = 3, look: int = 3_000) -> t
     return max(_windows_of(working, steps), key=shown)
 
 
+def opening_window(spans: Sequence[Span], steps: int = 3) -> tuple[float, float]:
+    """Return begin and end in seconds from the first span to the end of the first ``steps`` steps
+    in a row: where prefill and decode are apart, the way of the first request.
+    """
+    busy = [span for span in spans if span.end_s > span.start_s]
+    _, end_s = steady_window(spans, steps)
+    working = [span for span in busy if span.label not in OPENING]
+    if working:
+        _, end_s = _windows_of(working, steps)[0]
+    return min((span.start_s for span in busy), default=0.0), end_s
+
+
 def _windows_of(working: Sequence[Span], steps: int) -> list[tuple[float, float]]:
     """Return begin and end in seconds of every ``steps`` steps in a row; all of it where there are
     fewer.

@@ -121,12 +121,12 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
         yield Paragraph((Strong(agreement_sentence(result)),))
     for sentence in waiting(result):
         yield Paragraph(as_sentence(sentence))
-    for caution in result.cautions:
-        yield Paragraph(as_sentence(caution))
     tiers = tiers_line(result.simulated.serving)
     for sentence in (split(result), cache_cost(result.cache_cost), tiers):
         if sentence:
             yield Paragraph(sentence)
+    for caution in result.cautions:
+        yield Paragraph(as_sentence(caution))
     if speedup and result.scenario.schedule.window:
         words = f"{doubt(result.speedup, speedup)}{decided.beside(result.decision)}."
         if result.intervals:
