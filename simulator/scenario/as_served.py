@@ -181,9 +181,12 @@ def cached_by_default(scenario: Scenario) -> bool:
 
 
 def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
-    """Yield what a scenario with arrivals takes over from its engine, in sentences."""
+    """Yield what a scenario with arrivals or a prefix cache takes over from its engine, in
+    sentences.
+    """
     target = scenario.target
-    if target is None or scenario.requests.arrivals is None:
+    keeps = scenario.serving.memory.prefix_caching
+    if target is None or (scenario.requests.arrivals is None and not keeps):
         return
     engine = target.engine
     server = target.engine.server

@@ -13,11 +13,12 @@ from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.rows import Rows
 from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.cache.session_hits import most_found, session_hits
+from simulator.core.serving.fleet.handover import Handover
 from simulator.core.serving.policies import UnifiedBudget
 from simulator.core.strategies.common.capabilities import dropped_units
 from simulator.core.strategies.common.step import UNLIMITED
 from simulator.scenario.fields import Scenario
-from simulator.scenario.pools import pool_scenarios
+from simulator.scenario.pools import luggage_of, pool_scenarios
 
 
 class Load(NamedTuple):
@@ -31,7 +32,7 @@ class Load(NamedTuple):
     """Requests that decode together in that batch."""
     replicas: int
     slower: str = ""
-    """The role of the pools that serve fewer, where prefill and decode are apart."""
+    """The role of the pools that serve fewest, where prefill and decode are apart, or ``link``."""
 
     @property
     def stable(self) -> bool:
@@ -49,7 +50,9 @@ class Load(NamedTuple):
         )
         if self.stable:
             return rates
-        if self.slower:
+        if self.slower == "link":
+            remedy = "set a faster serving.handover.link, or more connections"
+        elif self.slower:
             remedy = f"add replicas to the {self.slower} pool"
         else:
             enough = floor(self.offered_per_s / self.most_per_s * self.replicas) + 1
@@ -73,8 +76,8 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
 
 
 def _load_of_pools(scenario: Scenario, acceptance: Acceptance, offered: float) -> Load:
-    """Return the load where prefill and decode are apart: of the two the slower one serves, and
-    beside them pools that do both.
+    """Return the load where prefill and decode are apart: of the two and the links between them
+    the slowest serves, and beside them pools that do both.
     """
     by_role = dict.fromkeys(("prefill", "decode", "both"), 0.0)
     largest = 1
@@ -86,9 +89,24 @@ def _load_of_pools(scenario: Scenario, acceptance: Acceptance, offered: float) -
         best, served = _served(own, acceptance, reading)
         by_role[pool.role] += served
         largest = max(largest, best)
-    slower = min("prefill", "decode", key=lambda role: by_role[role])
-    most = by_role["both"] + by_role[slower]
+    slower = ""
+    most = by_role.pop("both")
+    if scenario.serving.handover and by_role["prefill"]:
+        by_role["link"] = _handed_over_per_s(scenario, scenario.serving.handover)
+        slower = min(by_role, key=lambda part: by_role[part])
+        most += by_role[slower]
     return Load(offered, most, largest, scenario.serving.copies, slower)
+
+
+def _handed_over_per_s(scenario: Scenario, handover: Handover) -> float:
+    """Return the requests a second that the links between pools carry, each with a mean prompt."""
+    pools = scenario.serving.pools or ()
+    prefills = sum(pool.replicas for pool in pools if pool.role == "prefill")
+    decodes = sum(pool.replicas for pool in pools if pool.role == "decode")
+    links = min(prefills, decodes) if handover.shared else prefills * decodes
+    size_bytes = luggage_of(scenario, handover).size_bytes(round(scenario.lengths[0]))
+    seconds = handover.seconds(size_bytes)
+    return links / seconds if seconds else inf
 
 
 def _sizes(scenario: Scenario) -> list[int]:

@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from simulator.core.acceptance.cursors import Cursor
 from simulator.core.faults import BadInput, did_you_mean, told
+from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen
 from simulator.core.serving.load.arrivals import DRAWN_AT_ONCE, AnyArrivals, Daily, Recorded
 from simulator.core.serving.load.classes import (
@@ -230,10 +231,15 @@ class Requests(Frozen):
         return None
 
     def _turns_per_s(self, seed: int) -> float | None:
-        """Return how many turns come in a second, in the mean; None in a closed loop."""
+        """Return how many turns come in a second, in the mean; None in a closed loop. Of recorded
+        sessions those that come if no answer takes any time: no more come.
+        """
         sessions = sum(1 for _ in self.turns(seed))
         if isinstance(self.arrivals, Recorded):
-            *_, last = self._begins(seed, sessions)
+            begins = self._begins(seed, sessions)
+            last = 0.0
+            for begin_s, turns in zip(begins, self.turns(seed), strict=True):
+                last = max(last, begin_s + ordered_sum(turn.wait_s for turn in turns))
             return self.count / last if last else None
         if isinstance(self.arrivals, Daily):
             return self.arrivals.offered_per_s(sessions) * self.count / sessions

@@ -58,7 +58,7 @@ def section(result: RunResult) -> Section:
         blocks += [_replications(result), Paragraph(seeds(result))]
     if result.simulated.pools:
         blocks.append(_pools(result.simulated))
-    if result.simulated.handover:
+    if result.simulated.handover and result.simulated.handover.transfers:
         blocks.append(_to_first_step(result.simulated.handover))
     if result.simulated.replicas:
         blocks.append(_replicas(result.simulated))
@@ -275,7 +275,7 @@ def sentences(result: RunResult) -> Iterator[str]:
     if serving.refused is not None:
         yield _refused(result, serving.refused)
     yield _littles_law(serving)
-    if result.simulated.handover:
+    if result.simulated.handover and result.simulated.handover.transfers:
         yield _handed_over(result, result.simulated.handover)
     yield _kv_cache(result)
     if serving.prefix_cache:

@@ -98,6 +98,7 @@ class ApartService(Service):
 
     pools: tuple[ServicePool, ...] = ()
     handover: Handover | None = None
+    """How requests go over; None where every pool does both."""
     luggage: Luggage | None = None
     """What a request takes along."""
     plain_tokens: int = 0
@@ -115,14 +116,17 @@ class ApartService(Service):
         Of each lane of the first replica of a pool, and of each link, the first ``spans`` busy
         intervals are kept.
         """
-        if self.handover is None or self.luggage is None:
-            raise ValueError("pools need to know how requests are handed over")
         links = World(spans)
         environment = links.environment
         collector = self._collector(on_finished, on_arrived)
         random = default_rng((self.seed, 2))
-        between = Between(self.handover, self.luggage, environment, links, random)
-        fleet = Pools(collector, self.serving.router, environment, between)
+        between = None
+        fleet: Fleet
+        if self.handover and self.luggage:
+            between = Between(self.handover, self.luggage, environment, links, random)
+            fleet = Pools(collector, self.serving.router, environment, between)
+        else:
+            fleet = Fleet(collector, self.serving.router, environment)
         worlds = []
         shown = {}
         members: list[Member] = []
@@ -139,7 +143,7 @@ class ApartService(Service):
                 )
                 if pool.role != "both":
                     replica.lazy = None  # requests come with their prompts read, or leave then
-                if pool.role == "decode":
+                if pool.role == "decode" and self.luggage:
                     replica.plain_tokens = self.plain_tokens
                     lane = lanes.target if self.luggage.on_target else lanes.draft
                     receivers.append(Receiver(replica, number, lane))
@@ -150,9 +154,13 @@ class ApartService(Service):
                 environment.process(replica.run(world, lanes))
         replicas = [replica for _, replica in members]
         collector.watch(replicas)
-        fleet.open_pools(members, receivers)
+        if isinstance(fleet, Pools):
+            fleet.open_pools(members, receivers)
+        else:
+            fleet.open(replicas)
         environment.run()
-        between.check()
+        if between:
+            between.check()
         busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
         kept = list(links.spans)
         for name, world in shown.items():
