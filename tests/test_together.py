@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from simulator.core.serving.fleet.apart import ApartService
 from simulator.core.world import Span
 from simulator.report.run.serving import split
 from simulator.report.timeline import opening_window
 from simulator.scenario import evaluate, load
-from simulator.scenario.pools import together
+from simulator.scenario.pools import service_of, together
 from simulator.scenario.stability import load_of
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
@@ -56,6 +60,14 @@ def test_pools_that_do_both_need_no_handover() -> None:
     same, _ = evaluate.simulate(fleet.scenario, fleet.acceptance())
     assert outcome.serving.requests == 20
     assert outcome.serving.ttft.mean == same.serving.ttft.mean
+
+
+def test_pools_that_do_one_thing_need_one() -> None:
+    loaded = load(APART, ["requests.count=20"])
+    service = service_of(loaded.scenario, loaded.acceptance())
+    assert isinstance(service, ApartService)
+    with pytest.raises(ValueError, match="how requests are handed over"):
+        replace(service, handover=None).run()
 
 
 def test_an_unstable_load_of_pools_names_what_is_slowest() -> None:

@@ -116,6 +116,8 @@ class ApartService(Service):
         Of each lane of the first replica of a pool, and of each link, the first ``spans`` busy
         intervals are kept.
         """
+        if self.handover is None and any(pool.role != "both" for pool in self.pools):
+            raise ValueError("pools need to know how requests are handed over")
         links = World(spans)
         environment = links.environment
         collector = self._collector(on_finished, on_arrived)
