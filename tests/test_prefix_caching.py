@@ -78,9 +78,9 @@ def named(request: Request, blocks: int, outputs: bool = False) -> list[Key]:
     if outputs:
         prefixes.append(Prefix(f"output of request {request.index}"))
     keys: list[Key] = []
-    for block in range(blocks):
-        names = [name for name, tokens in prefixes if (block + 1) * BLOCK <= tokens]
-        keys += [(name, block) for name in names[:1]]
+    for name, tokens in prefixes:
+        end = int(min(tokens, blocks * BLOCK)) // BLOCK
+        keys += [(name, block) for block in range(len(keys), end)]
     return keys
 
 
