@@ -5,6 +5,7 @@ cache.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
@@ -483,7 +484,7 @@ class NaiveLRU:
 
     def __init__(self, total: float) -> None:
         self.total = total
-        self.recent: dict[Key, None] = {}
+        self.recent = OrderedDict[Key, None]()
         self.evicted = 0
 
     def serve(self, request: Request, held: int, written: int) -> int:
@@ -496,7 +497,7 @@ class NaiveLRU:
             del self.recent[prompt[there]]
             there += 1
         while len(self.recent) + held > self.total:
-            del self.recent[next(iter(self.recent))]
+            self.recent.popitem(last=False)
             self.evicted += 1
         for key in reversed(named(request, written // BLOCK, True)):
             self.recent[key] = None

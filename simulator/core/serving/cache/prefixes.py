@@ -25,7 +25,7 @@ Where layers have windows or states, blocks of running requests are no sum over 
 counted as shared; each is counted in full, and what nobody has with all its tokens.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import ClassVar, NamedTuple
@@ -105,7 +105,7 @@ class PrefixCache(Blocks):
         self.dropped = dropped
         """Blocks at the end of what was found that are computed again."""
         self.runs: dict[Hash, KeptBlocks] = {}
-        self.idle: dict[int, BlockRange] = {}
+        self.idle = OrderedDict[int, BlockRange]()
         """Stretches that nobody has, by number, in the order in which they make way."""
         self._number = 0
         self.idle_blocks = self.evicted = 0
