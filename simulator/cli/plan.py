@@ -196,16 +196,8 @@ def _read(
     save: Path | None,
 ) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
-    from simulator.inputs.models.named import find_model
     from simulator.inputs.writing import write
-    from simulator.studies.plan.question import (
-        DEFAULTS,
-        PlanQuestion,
-        busiest,
-        planned,
-        saved,
-        talked,
-    )
+    from simulator.studies.plan.question import PlanQuestion, planned, saved
 
     slo: dict[str, dict[str, float]] = {}
     for limit in filter(None, map(LIMIT.fullmatch, asked)):
@@ -220,9 +212,38 @@ def _read(
     if missing:
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
         raise BadInput.at("specsim plan", message)
-    model = asked["model"]
+    requests, said = _asked_load(asked, load, catalogue)
+    devices = [device.strip() for device in asked["device"].split(",")]
+    prices = {}
+    for device, price in _pairs("price", asked.get("price")):
+        prices[device] = _price(device, price)
+    question = PlanQuestion(
+        model=asked["model"],
+        devices=tuple(dict.fromkeys(devices)),
+        requests=requests,
+        slo=slo,
+        prices=prices,
+        engine=asked.get("engine"),
+        draft=asked.get("draft"),
+        weights=asked.get("weights"),
+        said=said,
+    )
+    read, document = planned(question, catalogue, overrides, seed)
+    if save:
+        write(save, saved(document, save.parent))
+    return read
+
+
+def _asked_load(asked: PlainData, load: str, catalogue: Catalogue) -> tuple[Any, tuple[str, ...]]:
+    """Return the requests of a question, ``load`` being ``sessions`` or ``traffic``, and what is
+    said of how they were read; the name of a workload stays as it is.
+    """
+    from simulator.inputs.models.named import find_model
+    from simulator.studies.plan.question import DEFAULTS, busiest, talked
+
     requests: Any = asked[load]
-    said: list[str] = []
+    if load == "traffic" and not (Path(requests).suffix or "/" in requests):
+        return requests, ()
     count = asked.get("requests", DEFAULTS["requests"]["value"])
     rate = asked.get("rate")
     if load == "sessions":
@@ -232,31 +253,14 @@ def _read(
                 raise _fault(option, asked[option], message)
         if rate is not None and not 0.0 < rate < inf:
             raise _fault("rate", rate, "expected sessions per second above 0")
-        found = find_model(model, catalogue, f"--model {model}")
-        requests, said = talked(requests, count, rate, found.spec.context_tokens)
-    elif Path(requests).suffix or "/" in requests:
-        found = find_model(model, catalogue, f"--model {model}")
+    model = asked["model"]
+    most_tokens = find_model(model, catalogue, f"--model {model}").spec.context_tokens
+    if load == "sessions":
+        requests, said = talked(requests, count, rate, most_tokens)
+    else:
         columns = dict(_pairs("columns", asked.get("columns"), ROLES))
-        requests, said = busiest(requests, columns, count, rate, found.spec.context_tokens)
-    devices = [device.strip() for device in asked["device"].split(",")]
-    prices = {}
-    for device, price in _pairs("price", asked.get("price")):
-        prices[device] = _price(device, price)
-    question = PlanQuestion(
-        model=model,
-        devices=tuple(dict.fromkeys(devices)),
-        requests=requests,
-        slo=slo,
-        prices=prices,
-        engine=asked.get("engine"),
-        draft=asked.get("draft"),
-        weights=asked.get("weights"),
-        said=tuple(said),
-    )
-    read, document = planned(question, catalogue, overrides, seed)
-    if save:
-        write(save, saved(document, save.parent))
-    return read
+        requests, said = busiest(requests, columns, count, rate, most_tokens)
+    return requests, tuple(said)
 
 
 def _milliseconds(option: str, text: str) -> float:

@@ -203,25 +203,37 @@ def _wrong_strategy(scenario: Scenario, document: Document) -> Iterator[Fault]:
 
 def _wrong_handover(scenario: Scenario, handover: Handover, document: Document) -> Iterator[Fault]:
     """Yield what contradicts itself in a handover, or the pools."""
-    strategy = scenario.strategy
-    state = (*HANDOVER, "draft_state")
-    pools = scenario.serving.pools or ()
-    if handover.overlap == "by_layer" and handover.routing == "prefill_first":
+    if handover.overlap == "by_layer":
+        yield from _wrong_overlap(scenario, handover, document)
+    if scenario.target is None and handover.token_bytes is None:
+        message = "stated durations have no model whose caches could be counted; set token_bytes"
+        yield document.fault((*HANDOVER, "token_bytes"), message)
+    if scenario.strategy.window:
+        yield from _wrong_draft_state(scenario, handover, document)
+
+
+def _wrong_overlap(scenario: Scenario, handover: Handover, document: Document) -> Iterator[Fault]:
+    """Yield why caches cannot leave layer by layer."""
+    field = (*HANDOVER, "overlap")
+    if handover.routing == "prefill_first":
         message = (
             "by_layer sends caches during the prefill, and prefill_first looks for a replica "
             "behind it; choose one of the two"
         )
-        yield document.fault((*HANDOVER, "overlap"), message)
-    if handover.overlap == "by_layer" and scenario.layers is None:
+        yield document.fault(field, message)
+    if scenario.layers is None:
         message = "by_layer needs a target with layers, and durations state none"
-        yield document.fault((*HANDOVER, "overlap"), message)
-    if scenario.target is None and handover.token_bytes is None:
-        message = "stated durations have no model whose caches could be counted; set token_bytes"
-        yield document.fault((*HANDOVER, "token_bytes"), message)
-    if not strategy.window:
-        return
+        yield document.fault(field, message)
+
+
+def _wrong_draft_state(
+    scenario: Scenario, handover: Handover, document: Document
+) -> Iterator[Fault]:
+    """Yield why the draft cannot have what it is said to have of a prompt."""
+    strategy = scenario.strategy
+    state = (*HANDOVER, "draft_state")
     if handover.draft_state == "transferred" and needs_draft_cache(strategy):
-        for place, pool in enumerate(pools):
+        for place, pool in enumerate(scenario.serving.pools or ()):
             if pool.role == "prefill" and not pool.draft:
                 message = (
                     "the draft's cache is transferred, and nobody fills it here; set draft=true, "
@@ -373,7 +385,7 @@ def service_of(scenario: Scenario, acceptance: Acceptance) -> Service:
         service = own.service(acceptance)
         fields = {name: getattr(service, name) for name in service.__dataclass_fields__}
         # whoever decodes asks for acceptance, wherever its prompt was read
-        fields |= {"lazy": False, "exit": whole.exit}
+        fields |= {"exit": whole.exit}
         pools.append(ServicePool(name, pool.role, Service(**fields)))
     fields = {name: getattr(whole, name) for name in whole.__dataclass_fields__}
     handover = scenario.serving.handover

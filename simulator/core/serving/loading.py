@@ -19,7 +19,6 @@ request waits like this, too (0.32, ``WAITING_FOR_REMOTE_KVS``), but keeps its b
 """
 
 from collections import deque
-from dataclasses import replace
 from math import inf
 
 from simulator.core.serving.cache.tiers import BlockLoad, TieredCache
@@ -89,7 +88,7 @@ class Loading:
             request = waiting[0]
             hits = memory.wanted(request)
             if hits:
-                load = memory.begin_load(request, _guest(request), hits, now, spare)
+                load = memory.begin_load(request, request.guest(), hits, now, spare)
                 if load is None:
                     return self._stay(ready)
                 if load.end_s > now:
@@ -100,7 +99,7 @@ class Loading:
                     continue
                 memory.end_load(load)
             else:
-                memory.refresh(_guest(request))
+                memory.refresh(request.guest())
             ready.append(waiting.popleft())
             spare += memory.needed(self.policy.entry_tokens(queues, request))
         waiting.extendleft(reversed(ready))
@@ -153,8 +152,3 @@ class Loading:
 def _turn(request: Request) -> tuple[int, bool, float, int]:
     """Return what requests that wait are in order of."""
     return request.priority, not request.preemptions, request.arrival_s, request.index
-
-
-def _guest(request: Request) -> Request:
-    """Return who holds the blocks of a request while they are on their way."""
-    return replace(request, blocks=0, slots=0, shared=0, cached=0)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, cycle, islice, pairwise
 from math import inf
 from typing import Annotated, Literal, Protocol, TypeAlias
@@ -557,6 +557,12 @@ class Request:
         if self.state is None:
             return self.cached
         return self.prompt_tokens + self.tokens - 1
+
+    def guest(self) -> Request:
+        """Return who holds blocks for it where it is not yet: in another replica, or while they are
+        on their way.
+        """
+        return replace(self, blocks=0, slots=0, shared=0, cached=0)
 
     @property
     def spent_s(self) -> dict[Metric, float]:

@@ -420,7 +420,7 @@ def split(result: RunResult) -> str:
         ("TTFT p50", apart.ttft, both.ttft, 0.5),
         ("TTFT p99", apart.ttft, both.ttft, 0.99),
         ("TBT p99", apart.tbt, both.tbt, 0.99),
-        ("time per token", apart.tpot, both.tpot, 0.5),
+        ("TPOT p50", apart.tpot, both.tpot, 0.5),
     ):
         ms = number(of_apart.quantile_ms(share_of), 3)
         times.append(f"{name} {ms} ms ({number(of_both.quantile_ms(share_of), 3)} together)")

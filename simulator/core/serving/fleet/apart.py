@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from numpy.random import default_rng
 from simpy import Environment
@@ -92,6 +93,18 @@ class ServicePool:
     service: Service
 
 
+class Started(NamedTuple):
+    """A replica that runs in a world of its own."""
+
+    pool: ServicePool
+    replica: Scheduler
+    world: World
+    shown: bool
+    """Whether its spans are kept: it is the first of its pool."""
+    receiver: Receiver | None
+    """What takes requests over for it, if it only decodes."""
+
+
 @dataclass(frozen=True)
 class ApartService(Service):
     """Pools of replicas; the other fields are those of the first pool that decodes."""
@@ -116,59 +129,77 @@ class ApartService(Service):
         Of each lane of the first replica of a pool, and of each link, the first ``spans`` busy
         intervals are kept.
         """
-        if self.handover is None and any(pool.role != "both" for pool in self.pools):
-            raise ValueError("pools need to know how requests are handed over")
         links = World(spans)
         environment = links.environment
         collector = self._collector(on_finished, on_arrived)
-        random = default_rng((self.seed, 2))
-        between = None
+        between = self._between(links)
         fleet: Fleet
-        if self.handover and self.luggage:
-            between = Between(self.handover, self.luggage, environment, links, random)
+        if between:
             fleet = Pools(collector, self.serving.router, environment, between)
         else:
             fleet = Fleet(collector, self.serving.router, environment)
-        worlds = []
-        shown = {}
-        members: list[Member] = []
-        receivers = []
+        started: list[Started] = []
         for pool in self.pools:
-            service = pool.service
-            cost = service.cost.drawn(self.seed)
-            for place in range(service.serving.replicas):
-                number = len(members) + 1
+            for place in range(pool.service.serving.replicas):
                 world = World(0 if place else spans, environment)
-                replica = service.scheduler(fleet, cost, numbered(on_iteration, number))
-                lanes = lanes_of(
-                    world, service.strategy, service.cost, service.stages, service.one_lane
+                started.append(
+                    self._start(pool, len(started) + 1, place == 0, world, fleet, on_iteration)
                 )
-                if pool.role != "both":
-                    replica.lazy = None  # requests come with their prompts read, or leave then
-                if pool.role == "decode" and self.luggage:
-                    replica.plain_tokens = self.plain_tokens
-                    lane = lanes.target if self.luggage.on_target else lanes.draft
-                    receivers.append(Receiver(replica, number, lane))
-                if not place:
-                    shown[pool.name] = world
-                worlds.append(world)
-                members.append((pool.role, replica))
-                environment.process(replica.run(world, lanes))
-        replicas = [replica for _, replica in members]
+        replicas = [one.replica for one in started]
         collector.watch(replicas)
         if isinstance(fleet, Pools):
-            fleet.open_pools(members, receivers)
+            members = [(one.pool.role, one.replica) for one in started]
+            fleet.open_pools(members, [one.receiver for one in started if one.receiver])
         else:
             fleet.open(replicas)
         environment.run()
         if between:
             between.check()
-        busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+        busy = [{lane.name: lane.busy_s for lane in one.world.lanes.values()} for one in started]
         kept = list(links.spans)
-        for name, world in shown.items():
-            kept += [span._replace(lane=f"{name} {span.lane}") for span in world.spans]
+        for one in started:
+            if one.shown:
+                kept += [
+                    span._replace(lane=f"{one.pool.name} {span.lane}") for span in one.world.spans
+                ]
         kept.sort(key=_begin)
         return self._ended(replicas, collector, environment.now, busy, kept, between)
+
+    def _between(self, links: World) -> Between | None:
+        """Return what hands requests over, on lanes of ``links``; None where every pool does
+        both.
+        """
+        if self.handover and self.luggage:
+            random = default_rng((self.seed, 2))
+            return Between(self.handover, self.luggage, links.environment, links, random)
+        if any(pool.role != "both" for pool in self.pools):
+            raise ValueError("pools need to know how requests are handed over")
+        return None
+
+    def _start(
+        self,
+        pool: ServicePool,
+        number: int,
+        shown: bool,
+        world: World,
+        fleet: Fleet,
+        on_iteration: OnIteration | None,
+    ) -> Started:
+        """Start a replica of a pool in its world; ``number`` is its own among all, from 1, and its
+        lanes are ``shown``, or not.
+        """
+        service = pool.service
+        cost = service.cost.drawn(self.seed)
+        replica = service.scheduler(fleet, cost, numbered(on_iteration, number))
+        replica.lazy = None  # who is handed over is stepped
+        lanes = lanes_of(world, service.strategy, service.cost, service.stages, service.one_lane)
+        receiver = None
+        if pool.role == "decode" and self.luggage:
+            replica.plain_tokens = self.plain_tokens
+            lane = lanes.target if self.luggage.on_target else lanes.draft
+            receiver = Receiver(replica, number, lane)
+        world.environment.process(replica.run(world, lanes))
+        return Started(pool, replica, world, shown, receiver)
 
     def replay(self) -> ServiceRun:
         """Raise :class:`BrokenRunError`: a replay follows one replica."""

@@ -174,7 +174,7 @@ class Between:
     def reserve(self, request: Request, sender: Scheduler, number: int) -> None:
         """Let a request wait at ``sender`` until there is room where it will decode."""
         receiver = self._choose(request)
-        guest = _guest(request)
+        guest = request.guest()
         sender.announce(request)
 
         def granted() -> None:
@@ -201,7 +201,7 @@ class Between:
             self._carry(transit)
             return
         receiver = self._choose(request)
-        guest = _guest(request)
+        guest = request.guest()
         transit = Transit(request, guest, sender, number, receiver, now)
         receiver.ask(guest, partial(self._carry, transit), now)
 
@@ -277,8 +277,3 @@ class Between:
             receiver.check()
         if self._reserved:
             raise BrokenRunError(f"{len(self._reserved)} requests hold blocks and never came")
-
-
-def _guest(request: Request) -> Request:
-    """Return who holds the blocks of a request in another replica until it comes."""
-    return replace(request, blocks=0, slots=0, shared=0, cached=0)

@@ -8,6 +8,7 @@ or it has tasks of a traffic file. A lower priority goes first (``priority`` of 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import isclose
@@ -15,6 +16,7 @@ from math import isclose
 import numpy as np
 from pydantic import Field, model_validator
 
+from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen
 from simulator.core.serving.slo import Slo
 
@@ -46,20 +48,31 @@ def wrong_classes(classes: Mapping[str, RequestClass], traffic: bool) -> str | N
 
     ``traffic``: its requests stand in a file, which may name tasks.
     """
-    by_task = [name for name, given in classes.items() if given.tasks]
-    by_share = [name for name, given in classes.items() if given.share is not None]
-    if by_task and (by_share or len(by_task) < len(classes)):
+    if any(given.tasks for given in classes.values()):
+        return _wrong_tasks(classes, traffic)
+    return _wrong_shares(classes)
+
+
+def _wrong_tasks(classes: Mapping[str, RequestClass], traffic: bool) -> str | None:
+    """Return what is wrong with classes some of which go by tasks."""
+    if any(given.share is not None or not given.tasks for given in classes.values()):
         return "classes: expected tasks for every class and no share, or a share for every class"
-    if by_task and not traffic:
+    if not traffic:
         return "classes: tasks are those of a traffic file; without one, state a share of each"
-    if by_task:
-        tasks = [task for given in classes.values() for task in given.tasks]
-        twice = sorted({task for task in tasks if tasks.count(task) > 1})
-        return f"classes: task '{twice[0]}' is of two classes" if twice else None
-    if len(by_share) < len(classes):
+    classes_of = Counter(task for given in classes.values() for task in given.tasks)
+    twice = sorted(task for task, count in classes_of.items() if count > 1)
+    if twice:
+        return f"classes: task '{twice[0]}' is of two classes"
+    return None
+
+
+def _wrong_shares(classes: Mapping[str, RequestClass]) -> str | None:
+    """Return what is wrong with classes that go by shares."""
+    shares = [given.share for given in classes.values() if given.share is not None]
+    if len(shares) < len(classes):
         return "classes: expected a share, or tasks of a traffic file, for every class"
-    total = sum(given.share or 0.0 for given in classes.values())
-    if classes and not isclose(total, 1.0, abs_tol=1e-9):
+    total = ordered_sum(shares)
+    if shares and not isclose(total, 1.0, abs_tol=1e-9):
         return f"classes: expected shares that add up to 1, got {total:g}"
     return None
 
