@@ -535,7 +535,7 @@ def loaded_with(*changes: str) -> Loaded:
     ("changes", "when"),
     [
         ("concurrency: 1", "turns of sessions, one session after another of one client"),
-        ("concurrency: 3", "turns of sessions, one session after another of 3 clients"),
+        ("concurrency: 2", "turns of sessions, one session after another of 2 clients"),
         (
             "arrivals: {name: poisson, rate_per_s: 0.5}",
             "turns of sessions, which begin 0.5 a second (poisson)",

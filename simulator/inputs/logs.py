@@ -288,11 +288,34 @@ def _conversations(records: list[PlainData]) -> Iterator[PlainData]:
 
 
 def part_of(turn: PlainMapping, part: str) -> str:
-    """Return a part of a turn, under any of its known names; empty where it has none."""
+    """Return a part of a turn, under any of its known names; empty where it has none.
+
+    Of a text that is a list of parts those that are texts are put together, and calls of tools
+    beside it count with their names and arguments (OpenAI messages).
+    """
+    words = ""
     for name in KNOWN[part]:
         if name in turn:
-            return str(turn[name])
-    return ""
+            words = _words(turn[name])
+            break
+    if part == "text" and isinstance(turn.get("tool_calls"), list):
+        words += "".join(_called(call) for call in turn["tool_calls"])
+    return words
+
+
+def _words(value: Any) -> str:
+    """Return a text, or the texts of a list of parts; nothing where the value is null."""
+    if isinstance(value, list):
+        return "".join(str(part.get("text") or "") for part in value if isinstance(part, dict))
+    return "" if value is None else str(value)
+
+
+def _called(call: Any) -> str:
+    """Return name and arguments of a call of a tool."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return ""
+    return f"{function.get('name') or ''}{function.get('arguments') or ''}"
 
 
 def _columns(file: str, table: "pd.DataFrame", stated: dict[str, str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from simulator.core.faults import BadInput, told
+from simulator.core.nearness import nearest_name
 from simulator.core.plain import PlainMapping
 from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.load.traffic import LATEST_S, MOST_TOKENS
@@ -37,6 +38,11 @@ from simulator.inputs.document import readable
 from simulator.inputs.logs import KNOWN, part_of, turns_in
 from simulator.inputs.rows import Values, column_of, lines_of_json, number_in, rows_of_table
 
+COLUMNS = (
+    *("session", "turn", "arrival_s", "think_s", "parent"),
+    *("prompt_tokens", "new_tokens", "output_tokens", "system_prompt", "system_tokens"),
+)
+"""What a line for a turn may have; whatever is called quite otherwise is left alone."""
 TABLES = (".csv",)
 RECORDS = (".jsonl", ".ndjson")
 NS = 1e-9
@@ -117,7 +123,11 @@ class _Row(NamedTuple):
 def _of_lines(file: SessionFile, lines: Iterator[tuple[int, Values]] | Any) -> list[Session]:
     """Return the sessions of a table with a line for every turn."""
     by_session: dict[str, list[_Row]] = {}
+    checked = set[str]()
     for line, values in lines:
+        for column in values.keys() - checked:
+            _check_column(file, line, column, values)
+            checked.add(column)
         name = values.get("session")
         if name is None or name == "":
             _missing(file, line, values, "session")
@@ -133,6 +143,15 @@ def _of_lines(file: SessionFile, lines: Iterator[tuple[int, Values]] | Any) -> l
     if all(untimed):
         return sessions
     return [session._replace(begin_s=(session.begin_s or 0.0) - first_s) for session in sessions]
+
+
+def _check_column(file: SessionFile, line: int, column: str, values: Values) -> None:
+    """Raise the error of a column that is called almost as one that is read."""
+    if column in COLUMNS:
+        return
+    meant = nearest_name(column, [name for name in COLUMNS if name not in values])
+    if meant:
+        raise file.fault(line, f"is no column of sessions; did you mean '{meant}'?", field=column)
 
 
 def _of_rows(file: SessionFile, rows: Sequence[_Row], systems: dict[str, int]) -> Session:
@@ -157,6 +176,7 @@ def _of_rows(file: SessionFile, rows: Sequence[_Row], systems: dict[str, int]) -
             if _stated(row, "prompt_tokens"):
                 prompt = _tokens(file, row, "prompt_tokens")
                 new, shared = behind(prompt, *before, system_tokens)
+                _check_new_tokens(file, row, new)
             else:
                 new, shared = _tokens(file, row, "new_tokens"), None
                 prompt = sum(before) + new
@@ -175,6 +195,15 @@ def _of_rows(file: SessionFile, rows: Sequence[_Row], systems: dict[str, int]) -
             )
         numbers.append(number)
     return Session(said, system, system_tokens, begin_s)
+
+
+def _check_new_tokens(file: SessionFile, row: _Row, new: int) -> None:
+    """Raise the error of ``new_tokens`` that contradict the ``prompt_tokens`` beside them."""
+    if _stated(row, "new_tokens") and _tokens(file, row, "new_tokens") != new:
+        message = (
+            f"expected {new:,}, which prompt_tokens leave behind all that was said; leave one out"
+        )
+        raise _wrong(file, row, message, "new_tokens")
 
 
 def behind(
@@ -203,6 +232,9 @@ def _first_prompt(file: SessionFile, row: _Row, system_tokens: int) -> int:
 def _system(file: SessionFile, row: _Row, systems: dict[str, int]) -> tuple[str, int]:
     """Return name and tokens of the system prompt of a session."""
     name = str(row.values.get("system_prompt") or "")
+    if not name and _stated(row, "system_tokens"):
+        message = "are those of a system prompt without a name; state system_prompt"
+        raise _wrong(file, row, message, "system_tokens")
     if not name:
         return "", 0
     tokens = _tokens(file, row, "system_tokens")

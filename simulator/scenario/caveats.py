@@ -13,6 +13,7 @@ from simulator.core.cost.kernels import computes_longer_than_it_reads, lacks_cur
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.stored.mixes import DYNAMIC
 from simulator.core.faults import Path_, Place
+from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.core.strategies.common.drafters import StreamingDrafter
@@ -124,11 +125,25 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
         yield load.words
     yield from taken_over(loaded)
     yield from said_of_engine(loaded.scenario, loaded.document)
+    yield from _about_sessions(loaded.scenario)
     yield from _about_hardware(loaded.scenario)
     yield from _about_cut_heads(loaded)
     yield from _about_law(loaded.scenario)
     if loaded.trace is not None:
         yield from _about_recording(loaded.scenario, loaded.trace, acceptance)
+
+
+def _about_sessions(scenario: Scenario) -> Iterator[str]:
+    """Yield that nobody thinks in sessions of a file that has no times."""
+    requests = scenario.requests
+    if not isinstance(requests.sessions, SessionFile) or requests.sessions.think_s is not None:
+        return
+    later = [turn for turns in requests.turns(scenario.seed) for turn in turns[1:]]
+    if later and not any(turn.wait_s or turn.earliest_s for turn in later):
+        yield (
+            "turns of sessions come as soon as the ones before them have ended, as the file does "
+            "not say when; set requests.sessions.think_s"
+        )
 
 
 def taken_over(loaded: Loaded) -> Iterator[str]:
