@@ -134,8 +134,21 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _about_sessions(scenario: Scenario) -> Iterator[str]:
-    """Yield that nobody thinks in sessions of a file that has no times."""
+    """Yield that some clients never begin a session, and that nobody thinks in sessions of a file
+    that has no times.
+    """
     requests = scenario.requests
+    if requests.sessions is None:
+        return
+    if requests.arrivals is None and requests.concurrency > 1:
+        sessions = sum(1 for _ in requests.counted().turns(scenario.seed))
+        idle = requests.concurrency - sessions
+        if idle > 0:
+            yield (
+                f"{requests.concurrency:,} clients, and there are {sessions:,} sessions in all: "
+                f"{idle:,} never begin one; set requests.concurrency={max(sessions, 1)}, or more "
+                "turns (requests.count)"
+            )
     if not isinstance(requests.sessions, SessionFile) or requests.sessions.think_s is not None:
         return
     later = [turn for turns in requests.turns(scenario.seed) for turn in turns[1:]]

@@ -59,7 +59,6 @@ def faults_of(scenario: Scenario, document: Document, catalogue: Catalogue) -> I
         yield _lacks_draft(scenario, scenario.target.model, document, catalogue)
     yield from _wrong_serving(scenario, document)
     yield from _wrong_prefix_caching(scenario, document)
-    yield from _wrong_clients(scenario, document)
     yield from _wrong_tiers(scenario, document)
     yield from _wrong_target(scenario, document)
     target = scenario.target.model if scenario.target else None
@@ -163,20 +162,6 @@ def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
         if arrivals:
             message += "; set serving.policy.max_requests=1"
         yield document.fault(("requests", "arrivals" if arrivals else "concurrency"), message)
-
-
-def _wrong_clients(scenario: Scenario, document: Document) -> Iterator[Fault]:
-    """Yield why some clients of a closed loop of sessions would never begin one."""
-    requests = scenario.requests
-    if requests.sessions is None or requests.arrivals is not None or requests.concurrency == 1:
-        return
-    sessions = sum(1 for _ in requests.counted().turns(scenario.seed))
-    if sessions < requests.concurrency:
-        message = (
-            f"{requests.concurrency:,} clients, and there are {sessions:,} sessions in all; set "
-            f"requests.concurrency={sessions}, or more turns (requests.count)"
-        )
-        yield document.fault(("requests", "concurrency"), message)
 
 
 def _wrong_admission(scenario: Scenario, document: Document) -> Iterator[Fault]:
