@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from simulator.core.acceptance.by_context import ByContext, Falling, FallingCursor
 from simulator.core.acceptance.cursors import Chain, position_of
 from simulator.core.acceptance.sources import Cycle, Rates
-from simulator.core.acceptance.tree_replay import DrawnMatches, RunCursor
+from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRun, RunCursor
 from simulator.core.faults import BadInput
 from simulator.scenario import Loaded, load
 from simulator.scenario.evaluate import run
@@ -199,7 +199,8 @@ def test_a_tree_falls_level_by_level() -> None:
 
 
 def test_a_falling_cursor_stands_and_looks_up_where_its_source_does() -> None:
-    falls = FallingCursor(RunCursor([2, 0, 1], [True, False, True]), lambda _: 1.0, 7, Random(1))
+    recorded = RecordedRun([2, 0, 1], [True, False, True])
+    falls = FallingCursor(RunCursor(recorded), lambda _: 1.0, 7, Random(1))
     assert (position_of(falls), falls.matched) == (0, True)
     falls.judge(Chain(0))
     assert (position_of(falls), falls.matched) == (1, False)

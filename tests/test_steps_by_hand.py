@@ -12,7 +12,7 @@ import pytest
 
 from simulator.core.acceptance.cursors import Verdict
 from simulator.core.acceptance.sources import Cycle, Odds, Rates, Replay
-from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns, RunCursor
+from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRun, RecordedRuns, RunCursor
 from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
 from simulator.core.quantities import Fraction, Ranged
@@ -826,7 +826,7 @@ def test_look_up_that_finds_nothing_takes_a_bare_token() -> None:
     lookup = TREE.model_copy(update={"matched": Fraction(value=0.5)})
     found = []
     for matched in (True, False):
-        batch = [lookup.open(RunCursor([9], [matched]), 10)]
+        batch = [lookup.open(RunCursor(RecordedRun([9], [matched])), 10)]
         found.append((lookup.compose(batch).kind, batch[0].proposed, *lookup.settle(batch)))
     assert found == [
         (Kind("step", 1), 5, Progress(3, 3, 2, 4)),

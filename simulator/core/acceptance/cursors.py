@@ -7,7 +7,7 @@ it is taken.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_WALKS = 512
-"""Walks along recordings that are kept, each with a number for every window."""
+"""Walks along recordings that are kept, each with two numbers for every window."""
 
 
 class Chain(NamedTuple):
@@ -141,6 +141,68 @@ class Retraceable(Positioned, Forking, ABC):
         return CountedAhead(np.array([0, *behind]), Counter(verdicts))
 
 
+class KnownWalk:
+    """What a cursor judges on its way from where it stands, if all windows propose the same: walked
+    once, as far as anybody asks.
+    """
+
+    def __init__(self, cursor: Retraceable, proposal: Chain) -> None:
+        self._cursor = cursor
+        self._proposal = proposal
+        self._numbers: dict[Verdict, int] = {}
+        """Verdicts in the order in which they come up."""
+        self._judged = np.zeros(0, dtype=np.int64)
+        """(windows,) numbers of their verdicts."""
+        self._before = np.zeros(1, dtype=np.int64)
+        """(windows + 1,) tokens committed before each of them, and behind the last."""
+
+    def counted(self, tokens: int) -> CountedAhead:
+        """Return the verdicts of the first windows by which ``tokens`` are committed, counted."""
+        if self._before[-1] < tokens:
+            self._go_on(max(tokens, 2 * int(self._before[-1])))
+        windows = int(self._before.searchsorted(tokens))
+        times = np.bincount(self._judged[:windows]).tolist()
+        counts = dict(zip(self._numbers, times, strict=False))
+        return CountedAhead(self._before[: windows + 1], counts)
+
+    def _go_on(self, tokens: int) -> None:
+        """Walk on until so many tokens are committed."""
+        numbers = self._numbers
+        judged = list[int]()
+        before = list[int]()
+        committed = int(self._before[-1])
+        while committed < tokens:
+            one = self._cursor.judge(self._proposal)
+            committed += one.committed
+            judged.append(numbers.setdefault(one, len(numbers)))
+            before.append(committed)
+        self._judged = np.append(self._judged, judged)
+        self._before = np.append(self._before, before)
+
+
+class Following(Retraceable):
+    """A cursor that follows a recording, from which alone and from its position it judges."""
+
+    def __init__(self, recorded: Any) -> None:
+        self.recorded = recorded
+
+    def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
+        """Return the same, of a walk for all that stand here, whatever their outputs and their
+        hardware.
+        """
+        return _walk(type(self), self.recorded, self.position, proposal).counted(tokens)
+
+
+@lru_cache(MOST_WALKS)
+def _walk(
+    follow: Callable[[Any], Retraceable], recorded: Any, position: int, proposal: Chain
+) -> KnownWalk:
+    """Return the walk from a position of a recording on."""
+    cursor = follow(recorded)
+    cursor.position = position
+    return KnownWalk(cursor, proposal)
+
+
 class Wrapping:
     """A cursor that asks another one, and makes something else of its verdicts."""
 
@@ -208,12 +270,13 @@ class RecordedVerdicts:
         return judged
 
 
-class RecordedCursor(Retraceable):
+class RecordedCursor(Following):
     """Follows one recording from position 1 on, and starts over at its end."""
 
+    recorded: RecordedVerdicts
+
     def __init__(self, recorded: RecordedVerdicts) -> None:
-        self.recorded = recorded
-        self.position = 0
+        super().__init__(recorded)
         self.length = len(recorded.run)
         self.proposal = BARE
         self.judged = recorded.of(BARE)
@@ -250,19 +313,3 @@ class RecordedCursor(Retraceable):
             verdicts.append(judged)
             behind.append(committed)
         return Ahead(verdicts, behind)
-
-    def counted(self, proposal: Chain, tokens: int) -> CountedAhead:
-        """Return the same, verdicts counted; once for all that stand here, as requests of runs do
-        which differ in their hardware.
-        """
-        return _counted(self.recorded, self.position, proposal, tokens)
-
-
-@lru_cache(MOST_WALKS)
-def _counted(
-    recorded: RecordedVerdicts, position: int, proposal: Chain, tokens: int
-) -> CountedAhead:
-    """Return the verdicts on windows from a position of a recording on, counted."""
-    cursor = RecordedCursor(recorded)
-    cursor.position = position
-    return Retraceable.counted(cursor, proposal, tokens)

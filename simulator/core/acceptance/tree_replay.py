@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from simulator.core.acceptance.cursors import (
     Chain,
     Cursor,
+    Following,
     Forking,
-    Retraceable,
     Verdict,
     forked,
     forks,
+    verdict,
 )
 from simulator.core.acceptance.draft_tree import Beam, Passage, PrunedTree
 from simulator.core.acceptance.sources import Acceptance, Exit, Odds, Replay, chain_odds
@@ -130,25 +131,33 @@ def pruned_trees(trace: Trace) -> list[PrunedTree]:
     return [PrunedTree(**tree) for tree in trace.header.get("pruned_trees", [])]
 
 
-class RunCursor(Retraceable):
+@dataclasses.dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """What one recorded request kept, by position."""
+
+    run: list[int]
+    """Draft tokens that are kept of the proposal."""
+    matched: list[bool]
+    """Whether there was something to propose."""
+
+
+class RunCursor(Following):
     """A run cursor follows one recorded request from position 1 on, and starts over at its end."""
 
-    def __init__(self, run: list[int], matched: list[bool]) -> None:
-        self.run = run
-        self._matched = matched
-        self.position = 0
+    recorded: RecordedRun
 
     @property
     def matched(self) -> bool:
         """Return whether there is something to propose at this position."""
-        return self._matched[self.position]
+        return self.recorded.matched[self.position]
 
     def judge(self, proposal: Chain) -> Verdict:
         """Verify a proposal, move behind the committed tokens, and return the verdict."""
-        accepted = min(self.run[self.position], proposal.tokens)
+        run = self.recorded.run
+        accepted = min(run[self.position], proposal.tokens)
         committed = accepted + (0 if accepted == proposal.tokens and not proposal.bonus else 1)
-        self.position = (self.position + committed) % len(self.run)
-        return Verdict(accepted, committed, False, False)
+        self.position = (self.position + committed) % len(run)
+        return verdict(accepted, committed, False, False)
 
 
 class RecordedRuns(Replay):
@@ -171,7 +180,7 @@ class RecordedRuns(Replay):
         self.order = replay.order
         self.accepted = replay.accepted
         self.proposed = proposed
-        self._cursors: dict[int, tuple[list[int], list[bool]]] = {}
+        self._cursors: dict[int, RecordedRun] = {}
         self._known = {}
 
     def cursor(self, request: int, exit: Exit | None) -> Cursor:
@@ -186,8 +195,8 @@ class RecordedRuns(Replay):
                 matched = np.ones(len(run), dtype=bool)
             else:
                 matched = self.proposed[start:end] > 0
-            self._cursors[recording] = run.tolist(), matched.tolist()
-        return RunCursor(*self._cursors[recording])
+            self._cursors[recording] = RecordedRun(run.tolist(), matched.tolist())
+        return RunCursor(self._cursors[recording])
 
     def _odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over every start at which something is proposed, visited or not."""
