@@ -386,6 +386,7 @@ COUNTS_AND_RATIOS = {
     # who goes first, how many may wait, and what routers weigh
     *("priority", "max_waiting", "balance_abs_threshold", "prefix_weight", "queue_weight"),
     *("kv_weight", "weights", "begin_hour"),
+    "owned",  # of devices, as their count
     # of a drawn figure, whose axes are named with their units
     *(
         "values",

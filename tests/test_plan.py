@@ -378,7 +378,9 @@ def test_a_run_that_ends_early_has_the_verdict_of_the_whole(
             measured_s
         )  # no gap between tokens may lie between the first and the last that count
         slo[f"{metric}_ms"] = {f"p{share * 100:g}": 1e3 * tightness * measured_s}
-    limited = Candidate("gpu", "method", (), one.replace(slo=Slo(**slo)), {}, 1.0, replicas)
+    limited = Candidate(
+        "gpu", "method", (), one.replace(slo=Slo(**slo)), {}, 1.0, replicas, replicas
+    )
     whole = examine(limited, replicas, "end")
     missed = {measured.limit for measured in whole.measured if not measured.kept}
     assert keeps(limited, replicas) is whole.kept

@@ -57,7 +57,12 @@ def limits(command: options.Command) -> options.Command:
     help="Instead of PLAN: a model of the catalogue, an id of Hugging Face, or a folder with a "
     "config.json.",
 )
-@click.option("--device", metavar="NAME,NAME", help="Devices to choose among: h100_sxm,h200_sxm.")
+@click.option(
+    "--device",
+    metavar="NAME,NAME:N",
+    help="Devices to choose among: h100_sxm,h200_sxm; with a number, so many are owned and no more "
+    "are used: h100_sxm:8.",
+)
 @click.option(
     "--traffic",
     metavar="FILE|WORKLOAD",
@@ -213,13 +218,13 @@ def _read(
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
         raise BadInput.at("specsim plan", message)
     requests, said = _asked_load(asked, load, catalogue)
-    devices = [device.strip() for device in asked["device"].split(",")]
+    owned = _devices(asked["device"])
     prices = {}
     for device, price in _pairs("price", asked.get("price")):
         prices[device] = _price(device, price)
     question = PlanQuestion(
         model=asked["model"],
-        devices=tuple(dict.fromkeys(devices)),
+        devices=tuple(owned),
         requests=requests,
         slo=slo,
         prices=prices,
@@ -227,11 +232,28 @@ def _read(
         draft=asked.get("draft"),
         weights=asked.get("weights"),
         said=said,
+        owned={device: count for device, count in owned.items() if count is not None},
     )
     read, document = planned(question, catalogue, overrides, seed)
     if save:
         write(save, saved(document, save.parent))
     return read
+
+
+def _devices(text: str) -> dict[str, int | None]:
+    """Return the devices of ``NAME,NAME:N``, each with how many of it are owned; None: any."""
+    owned: dict[str, int | None] = {}
+    for part in text.split(","):
+        name, colon, count = part.strip().rpartition(":")
+        if not colon:
+            owned.setdefault(count, None)
+            continue
+        if not re.fullmatch(r"[1-9]\d{0,5}", count) or not name:
+            message = f"expected NAME, or NAME:N with how many are owned, got '{part.strip()}'"
+            raise _fault("device", text, message)
+        if owned.setdefault(name, int(count)) != int(count):
+            raise _fault("device", text, f"'{name}' is named twice; state it once")
+    return owned
 
 
 def _asked_load(asked: PlainData, load: str, catalogue: Catalogue) -> tuple[Any, tuple[str, ...]]:

@@ -50,7 +50,7 @@ from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import FillingUp, Headroom, filling_up
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
-from simulator.studies.plan.search import Finding, Search
+from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
 from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
@@ -169,7 +169,7 @@ def _interval(chance: Chance) -> str:
 
 def fleet(finding: Finding) -> str:
     """Return replicas, candidate and devices in words."""
-    return f"{_replicas(finding)}, {_words(finding.candidate)} ({_devices(finding)})"
+    return f"{_replicas(finding)}, {_words(finding.candidate)} ({devices_in_words(finding)})"
 
 
 def _replicas(finding: Finding) -> str:
@@ -188,13 +188,6 @@ def _words(candidate: Candidate) -> str:
     return f"{strategy} on {hardware}{settings}"
 
 
-def _devices(finding: Finding) -> str:
-    counts = []
-    for name, count in finding.candidate.devices.items():
-        counts.append(f"{count * finding.replicas} x {name}")
-    return " + ".join(counts)
-
-
 def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """Yield how the answer meets the SLO, why it is not smaller, what it carries, and what comes
     next, each with its topic.
@@ -206,6 +199,8 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
             "Not measured",
             "time per token (TPOT), as no output has a second token; drafts are of no use there.",
         )
+    if words := owned_words(study):
+        yield "Owned", words
     yield "Headroom", headroom_words(study.headroom)
     if kept := prefix_cache(study.chosen, study.cache_cost):
         yield "Prefix cache", kept
@@ -218,6 +213,23 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
         if not study.search.recommended(finding):
             least = study.search.plan.file.least_chance
             yield "Not recommended", unsure(finding, least)
+
+
+def owned_words(study: PlanStudy) -> str:
+    """Return how many of the owned devices are used and left, and how many would do where these do
+    not; empty where nothing is said to be owned.
+    """
+    words = []
+    plan = study.search.plan
+    for name, offer in plan.file.devices.items():
+        if name in study.enough:
+            words.append(too_few(plan, name, study.enough[name]))
+        elif offer.owned is not None:
+            used = study.chosen.devices.get(name, 0)
+            words.append(f"of {offer.owned} x {name} {used} are used and {offer.owned - used} left")
+    if not words:
+        return ""
+    return f"{'; '.join(words)}."
 
 
 def prefix_cache(chosen: Finding, cost: CacheCost | None) -> str:
@@ -560,7 +572,7 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
         Column("hardware", lambda row: row.hardware),
         Column("settings", lambda row: row.settings),
         Column("replicas", lambda row: row.replicas),
-        Column("devices", lambda row: if_known(row.cheapest, _devices)),
+        Column("devices", lambda row: if_known(row.cheapest, devices_in_words)),
         Column("USD/hour", lambda row: if_known(row.cheapest, _usd_per_hour)),
         Column("USD/million tokens", lambda row: if_known(row.cheapest, _usd_per_million_tokens)),
         Column("when full", _when_full),
@@ -713,7 +725,7 @@ def _prices(offers: Mapping[str, Offer]) -> Table:
     columns: list[Column[str]] = [
         Column("device", lambda device: device),
         Column("USD/hour", lambda device: f"{offers[device].price_usd_per_hour.value:g}"),
-        Column("at most", lambda device: offers[device].count),
+        Column("at most", lambda device: offers[device].usable),
         Column("source", lambda device: offers[device].price_usd_per_hour.source),
     ]
     return table("Prices", offers, columns)

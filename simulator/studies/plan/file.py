@@ -56,6 +56,21 @@ class Offer(Frozen):
     """Price of one device (USD per hour)."""
     count: int = Field(gt=0, le=1_000_000)
     """How many there are."""
+    owned: int | None = Field(default=None, gt=0, le=1_000_000)
+    """How many are there already, where no more are to be used; the answer says how many are left,
+    and how many would do where these do not. None: as many as there are.
+    """
+
+    @model_validator(mode="after")
+    def _owned_are_there(self) -> Self:
+        if self.owned is not None and self.owned > self.count:
+            raise ValueError(f"owned: {self.owned} are more than there are (count: {self.count})")
+        return self
+
+    @property
+    def usable(self) -> int:
+        """Return how many a fleet may use."""
+        return self.count if self.owned is None else self.owned
 
 
 class PlanFile(Frozen):
@@ -116,12 +131,17 @@ class Candidate:
     price_usd_per_hour: float
     """Price of one replica (USD per hour)."""
     most_replicas: int
+    """The most replicas within the devices that may be used; 0 where one alone needs more."""
+    most_to_rent: int
+    """The same within all that there are, owned or not."""
+    fewest: int = 1
+    """The fewest replicas that are looked at."""
 
     @property
     def sizes(self) -> list[int]:
         """Return the numbers of replicas that may be rented and that the router has pools for."""
         router = self.loaded.scenario.serving.router
-        rented = range(1, self.most_replicas + 1)
+        rented = range(self.fewest, self.most_replicas + 1)
         return [replicas for replicas in rented if router.refusal(replicas) is None]
 
     @property
@@ -168,6 +188,18 @@ class Plan:
     file: PlanFile
     candidates: tuple[Candidate, ...]
     left_out: tuple[NoCandidate, ...]
+    too_large: tuple[Candidate, ...] = ()
+    """Those of which one replica needs more devices than are owned."""
+
+    @property
+    def beyond(self) -> Self:
+        """Return the plan of the fleets of more devices than are owned, as far as there are any."""
+        more = []
+        for candidate in (*self.candidates, *self.too_large):
+            from_here = candidate.most_replicas + 1
+            to_rent = candidate.most_to_rent
+            more.append(replace(candidate, fewest=from_here, most_replicas=to_rent))
+        return replace(self, candidates=tuple(more), too_large=())
 
 
 def load_plan(
@@ -218,27 +250,45 @@ def combined(document: Document, catalogue: Catalogue) -> Plan:
     file = validate(PlanFile, document)
     base = _base(document, catalogue)
     candidates = []
+    too_large = []
     left_out = []
     for names in product(file.hardware, file.strategies):
         for combination in _combinations(file, document, base, catalogue, *names):
-            if isinstance(combination, Candidate):
+            if isinstance(combination, NoCandidate):
+                left_out.append(combination)
+            elif combination.most_replicas:
                 candidates.append(combination)
             else:
-                left_out.append(combination)
-    return Plan(file, tuple(candidates), tuple(left_out))
+                too_large.append(combination)
+                left_out.append(_more_than_owned(file, document, combination))
+    return Plan(file, tuple(candidates), tuple(left_out), tuple(too_large))
+
+
+def _more_than_owned(file: PlanFile, document: Document, candidate: Candidate) -> NoCandidate:
+    """Return a candidate of which one replica needs more devices than are owned, with its fault."""
+    needs = []
+    for name, count in candidate.devices.items():
+        owned = file.devices[name].usable
+        if count > owned:
+            verb = "is" if owned == 1 else "are"
+            needs.append(f"{count} x {name}, and {owned} {verb} owned")
+    message = f"one replica needs {', '.join(needs)}"
+    error = document.refusal(("hardware", candidate.hardware), message)
+    return NoCandidate(candidate.family, candidate.name, error)
 
 
 def _check_entries(plan: Plan) -> None:
     """Raise the fault of an entry that runs with nothing else in the file."""
     for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
         for name in names:
-            if not any(candidate.family[part] == name for candidate in plan.candidates):
+            runnable = (*plan.candidates, *plan.too_large)
+            if not any(candidate.family[part] == name for candidate in runnable):
                 errors = []
                 for combination in plan.left_out:
                     if combination.family[part] == name:
                         errors.append(combination.error)
                 wrong = [error for error in errors if not isinstance(error, Infeasible)]
-                if wrong or not plan.candidates:
+                if wrong or not runnable:
                     raise (wrong or errors)[0]
 
 
@@ -382,12 +432,16 @@ def _candidate(
     price = ordered_sum(
         file.devices[name].price_usd_per_hour.value * count for name, count in devices.items()
     )
-    most = min(
-        file.replicas, *(file.devices[name].count // count for name, count in devices.items())
+    to_rent = file.replicas
+    usable = file.replicas
+    for name, count in devices.items():
+        to_rent = min(to_rent, file.devices[name].count // count)
+        usable = min(usable, file.devices[name].usable // count)
+    candidate = Candidate(
+        hardware, strategy, settings, _priced(file, loaded), devices, price, usable, to_rent
     )
-    candidate = Candidate(hardware, strategy, settings, _priced(file, loaded), devices, price, most)
-    if not candidate.sizes:
-        refusal = scenario.serving.router.refusal(most) or ""
+    if usable and not candidate.sizes:
+        refusal = scenario.serving.router.refusal(usable) or ""
         raise document.refusal(("scenario", "serving", "router"), refusal)
     return candidate
 

@@ -55,6 +55,7 @@ class PlanQuestion:
 
     model: str
     devices: tuple[str, ...]
+    """Names of devices; ``owned`` says how many of one there are."""
     requests: str | PlainData
     """Name of a workload, or the fields of one."""
     slo: dict[str, dict[str, float]]
@@ -67,6 +68,8 @@ class PlanQuestion:
     """Format of the weights; by default that in which the model was published."""
     said: tuple[str, ...] = ()
     """What else was taken by default, in words."""
+    owned: Mapping[str, int] = field(default_factory=dict)
+    """How many of a device are owned, by its name; of others as many as are needed are rented."""
 
 
 def planned(
@@ -85,14 +88,14 @@ def planned(
     data = document.data
     plan = combined(document, catalogue)
     candidates = plan.candidates
-    runnable = {name for candidate in candidates for name in candidate.family}
+    runnable = {name for candidate in (*candidates, *plan.too_large) for name in candidate.family}
     for part, names in (("hardware", plan.file.hardware), ("strategies", plan.file.strategies)):
         for name in names:
             if name in runnable:
                 continue
             ours = [combination for combination in plan.left_out if name in combination.family]
             first = ours[0]
-            if len(names) == 1 or not candidates:
+            if len(names) == 1 or not runnable:
                 raise first.error
             del data[part][name]
             data["assumed"].append(f"{name}: left out, as {first.reason}")
@@ -220,7 +223,7 @@ def _offered_methods(
 
 def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
     """Yield the option that every value comes from."""
-    devices = f"--device {','.join(question.devices)}"
+    devices = f"--device {','.join(_typed_devices(question))}"
     of_options: dict[Path_, str] = {
         ("devices",): devices,
         ("hardware",): devices,
@@ -236,6 +239,13 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         for end in range(1, len(path) + 1):
             option = of_options.get(path[:end], option)
         yield path, (option, 0, 0)
+
+
+def _typed_devices(question: PlanQuestion) -> Iterator[str]:
+    """Yield the devices as they are typed: ``h100_sxm:8`` where eight are owned."""
+    for name in question.devices:
+        owned = question.owned.get(name)
+        yield name if owned is None else f"{name}:{owned}"
 
 
 def _load_option(question: PlanQuestion) -> str:
@@ -331,7 +341,12 @@ def _hardware(
     }
     usd = f"{price['value']:g} USD an hour ({price['source']})"
     words = f"{name}: engine {engine}, {joined}, {usd}"
-    return entry, {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}, words
+    offer = {"price_usd_per_hour": price, "count": DEFAULTS["count"]["value"]}
+    owned = question.owned.get(name)
+    if owned is not None:
+        offer |= {"count": max(owned, offer["count"]), "owned": owned}
+        words += f", {owned} owned"
+    return entry, offer, words
 
 
 def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Catalogue) -> str:

@@ -17,7 +17,8 @@ where no later request can mend it. So the answer is that of simulating all pair
 more machines always help. All runs have the same arrivals, lengths and recordings.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from math import floor
@@ -77,6 +78,12 @@ class Finding:
     def kept(self) -> bool:
         """Return whether a run met every limit."""
         return bool(self.measured) and all(measured.kept for measured in self.measured)
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """Return the number of devices of all replicas together, by name."""
+        counts = self.candidate.devices.items()
+        return {name: count * self.replicas for name, count in counts}
 
     @property
     def cost_usd_per_hour(self) -> float:
@@ -312,12 +319,47 @@ def replicated(loaded: Loaded, replicas: int) -> Loaded:
     return loaded.replace(serving=loaded.scenario.serving.model_copy(update={"replicas": replicas}))
 
 
-def nearest_miss(plan: Plan) -> Finding:
+def nearest_miss(plan: Plan) -> Finding | None:
     """Return the fleet that misses by least, of all candidates with all the replicas they may have;
-    each runs to its end.
+    each runs to its end. None where one replica of any needs more devices than are owned.
     """
     largest = (examine(candidate, candidate.sizes[-1], "end") for candidate in plan.candidates)
-    return min(largest, key=lambda finding: finding.tightest.strain)
+    return min(largest, key=lambda finding: finding.tightest.strain, default=None)
+
+
+def enough(searched: Search) -> dict[str, Finding | None]:
+    """Return, for each device of which those that are owned do not do, the cheapest fleet of more
+    of them that would; None where no number does that there is.
+    """
+    plan = searched.plan
+    doing = set[str]()
+    for finding in filter(searched.recommended, searched.findings):
+        doing.update(finding.candidate.devices)
+    found: dict[str, Finding | None] = {}
+    for name, offer in plan.file.devices.items():
+        if offer.owned is None or name in doing:
+            continue
+        say(f"{offer.owned} x {name} do not do; looking for how many would")
+        using = [one for one in plan.beyond.candidates if name in one.devices]
+        found[name] = search(replace(plan, candidates=tuple(using)), first_only=True).best
+    return found
+
+
+def devices_in_words(finding: Finding) -> str:
+    """Return how many of which devices a fleet has: ``8 x h100_sxm``."""
+    return " + ".join(f"{count} x {name}" for name, count in finding.devices.items())
+
+
+def too_few(plan: Plan, name: str, would: Finding | None) -> str:
+    """Return that the owned devices of a name do not do, and which number would."""
+    offer = plan.file.devices[name]
+    does = "does" if offer.owned == 1 else "do"
+    if would is None:
+        return f"{offer.owned} x {name} {does} not do, nor {does} {offer.count:,}"
+    return (
+        f"{offer.owned} x {name} {does} not do; {devices_in_words(would)} would: "
+        f"{would.replicas} x {would.candidate.name}"
+    )
 
 
 def not_recommended(searched: Search) -> Infeasible:
@@ -337,8 +379,16 @@ def not_recommended(searched: Search) -> Infeasible:
     return Infeasible.at(searched.plan.file.name, message, "least_chance")
 
 
-def no_answer(plan: Plan, nearest: Finding) -> Infeasible:
-    """Return the error of a plan without an answer, which names the nearest miss."""
+def no_answer(
+    plan: Plan, nearest: Finding | None, would: Mapping[str, Finding | None]
+) -> Infeasible:
+    """Return the error of a plan without an answer, which names the nearest miss, and how many
+    devices would do where those that are owned do not.
+    """
+    owned = [too_few(plan, name, found) for name, found in would.items()]
+    if nearest is None:
+        message = "; ".join(["one replica needs more than is owned", *owned])
+        return Infeasible.at(plan.file.name, message, "devices")
     missed = "; ".join(
         (
             f"{limit.metric.upper()} {limit.percentile} {seconds * 1e3:,.0f} ms, asked "
@@ -350,4 +400,4 @@ def no_answer(plan: Plan, nearest: Finding) -> Infeasible:
     message = (
         f"no fleet meets the SLO; nearest: {nearest.replicas} x {nearest.candidate.name}: {missed}"
     )
-    return Infeasible.at(plan.file.name, message, "slo")
+    return Infeasible.at(plan.file.name, "; ".join([message, *owned]), "slo")

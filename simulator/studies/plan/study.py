@@ -31,6 +31,7 @@ from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance
 from simulator.studies.plan.search import (
     Finding,
     Search,
+    enough,
     examine,
     nearest_miss,
     no_answer,
@@ -89,6 +90,10 @@ class PlanStudy:
     """What in doubt the speed of the answer rests on; empty where that is little."""
     decision: FleetDecision | None
     """Whether to switch speculation on; None where no fleet that speculates meets the SLO."""
+    enough: dict[str, Finding | None]
+    """For each device of which those that are owned do not do, the cheapest fleet of more of them
+    that would; None where no number does.
+    """
     break_even: BreakEven | None
     schedule: WindowSchedule | None
     lengths: DraftLengths
@@ -149,7 +154,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         raise not_recommended(searched)
     if chosen is None:
         say("no fleet meets the SLO; looking for the nearest miss")
-        raise no_answer(plan, nearest_miss(plan))
+        raise no_answer(plan, nearest_miss(plan), enough(searched))
     loaded = chosen.candidate.loaded
     table = schedule(chosen)
     lengths = draft_lengths(loaded)
@@ -183,6 +188,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         chance=met,
         rests_on=doubt,
         decision=decided,
+        enough=enough(searched),
         break_even=even,
         schedule=table,
         lengths=lengths,
@@ -316,6 +322,7 @@ def summary(answered: PlanStudy) -> PlainData:
         "binding": answered.binding and limit_name(answered.binding),
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
+        "owned": owned_data(answered),
         "cache_cost": cost_data(answered.cache_cost),
         "longer": {
             "requests": longer.requests,
@@ -335,6 +342,23 @@ def summary(answered: PlanStudy) -> PlainData:
     }
 
 
+def owned_data(answered: PlanStudy) -> PlainData:
+    """Return for each device that is owned how many there are, how many the answer uses and leaves,
+    and how many would do where these do not, as plain data.
+    """
+    data: PlainData = {}
+    used = answered.chosen.devices
+    for name, offer in answered.search.plan.file.devices.items():
+        if offer.owned is None:
+            continue
+        mine = used.get(name, 0)
+        data[name] = {"owned": offer.owned, "used": mine, "left": offer.owned - mine}
+        if name in answered.enough:
+            would = answered.enough[name]
+            data[name]["enough"] = would and would.devices[name]
+    return data
+
+
 def cost_data(cost: CacheCost | None) -> PlainData | None:
     """Return what speculation costs a prefix cache as plain data."""
     if cost is None:
@@ -345,7 +369,6 @@ def cost_data(cost: CacheCost | None) -> PlainData | None:
 def finding_data(finding: Finding) -> PlainData:
     """Return a finding as plain data."""
     candidate = finding.candidate
-    devices = {name: count * finding.replicas for name, count in candidate.devices.items()}
     measured_ms = {}
     for measured in finding.measured:
         measured_ms[limit_name(measured.limit)] = measured.seconds * 1e3
@@ -355,7 +378,7 @@ def finding_data(finding: Finding) -> PlainData:
         "strategy": candidate.strategy,
         "settings": dict(candidate.settings),
         "replicas": finding.replicas,
-        "devices": devices,
+        "devices": finding.devices,
         "cost_usd_per_hour": finding.cost_usd_per_hour,
         "cost_usd_per_million_tokens": None,
         "kept": finding.kept,
