@@ -90,7 +90,7 @@ def differences(
     """
     stepped = replace(service, lazy=False)
     found = _differing(_simulated(service, spans), _simulated(stepped, spans))
-    if service.serving.replicas > 1:
+    if service.serving.copies > 1:
         found = {name: pair for name, pair in found.items() if _by_request(pair[0], pair[1])}
     if replayed and service.strategy.needs.in_flight == 1 and service.serving.replicas == 1:
         both = _differing(told(service.replay()), told(stepped.replay()))

@@ -387,6 +387,8 @@ COUNTS_AND_RATIOS = {
     *("priority", "max_waiting", "balance_abs_threshold", "prefix_weight", "queue_weight"),
     *("kv_weight", "weights", "begin_hour"),
     "owned",  # of devices, as their count
+    # requests of a replica, or shares, that a number of replicas follows
+    *("target", "tolerance"),
     # of a drawn figure, whose axes are named with their units
     *(
         "values",

@@ -23,9 +23,11 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from simpy import Environment, Event
-from simpy.events import NORMAL
+from simpy.events import NORMAL, EventPriority
 
 Seconds = NDArray[np.float64]
+LAST = EventPriority(NORMAL + 1)
+"""The priority of what is done when all else of a moment has happened."""
 
 
 class Span(NamedTuple):
@@ -94,15 +96,15 @@ class _Moment(Event):
     _value = None
 
 
-def at(environment: Environment, time_s: float) -> Event:
+def at(environment: Environment, time_s: float, priority: EventPriority = NORMAL) -> Event:
     """Return an event at the absolute time ``time_s``, in seconds, without the rounding of ``now +
-    (time_s - now)``.
+    (time_s - now)``; with the priority ``LAST`` it comes behind all else of its moment.
     """
     # does what ``Event.__init__`` would do, in a third of its time
     event: Event = Event.__new__(_Moment)
     event.env = environment
     event.callbacks = []
-    heappush(environment._queue, (time_s, NORMAL, next(environment._eid), event))
+    heappush(environment._queue, (time_s, priority, next(environment._eid), event))
     return event
 
 

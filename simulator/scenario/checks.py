@@ -133,6 +133,7 @@ def _wrong_serving(scenario: Scenario, document: Document) -> Iterator[Fault]:
         yield document.fault(field, message)
     yield from _wrong_places(scenario, document)
     yield from _wrong_admission(scenario, document)
+    yield from _wrong_scaling(scenario, document)
     refusal = scenario.serving.router.refusal(scenario.serving.replicas)
     if refusal:
         yield document.fault(("serving", "router"), refusal)
@@ -151,7 +152,7 @@ def _wrong_places(scenario: Scenario, document: Document) -> Iterator[Fault]:
             "prefill_first}}"
         )
         yield document.fault(("serving", "policy"), message)
-    elif scenario.serving.replicas > 1 and policy.max_requests is None:
+    elif scenario.serving.copies > 1 and policy.max_requests is None:
         message = (
             f"{policy.name} needs max_requests where a router deals requests out: the clients of a "
             "replica change"
@@ -183,6 +184,51 @@ def _wrong_admission(scenario: Scenario, document: Document) -> Iterator[Fault]:
     if scenario.serving.pools:
         message = "is for replicas that do both, prefill and decode; leave pools out"
         yield document.fault(field, message)
+
+
+def _wrong_scaling(scenario: Scenario, document: Document) -> Iterator[Fault]:
+    """Yield why the number of replicas cannot follow the load."""
+    serving = scenario.serving
+    scaling = serving.scaling
+    if scaling is None:
+        return
+    field = ("serving", "scaling")
+    if serving.pools:
+        message = (
+            "is for replicas that do both, prefill and decode, and pools say how many each has; "
+            "leave serving.pools out, or serving.scaling"
+        )
+        yield document.fault(field, message)
+        return
+    if not scaling.least <= serving.replicas <= scaling.most:
+        nearest = min(max(serving.replicas, scaling.least), scaling.most)
+        message = (
+            f"{serving.replicas:,} at the beginning, and serving.scaling has {scaling.least:,} to "
+            f"{scaling.most:,}; set serving.replicas={nearest}"
+        )
+        yield document.fault(("serving", "replicas"), message)
+    elif len(serving.router.pools(serving.replicas)) > 1:
+        message = f"{serving.router.name} divides the replicas it has; choose another router"
+        yield document.fault(("serving", "router"), message)
+    if not scenario.requests.varies:
+        message = (
+            "is for load that changes, and a closed loop has all its clients at any time; set "
+            "requests.arrivals"
+        )
+        yield document.fault(field, message)
+    if scaling.link is None and scaling.start_s is None:
+        message = "is where weights of a new replica come from; set start_s, or {link: NAME}"
+        yield document.fault((*field, "link"), message)
+    elif scenario.target is None and scaling.start_s is None:
+        message = "stated durations have no weights that could be counted; set start_s"
+        yield document.fault((*field, "start_s"), message)
+    if scaling.by == "kv_use" and scenario.kv_tokens is None:
+        message = "nothing limits the KV cache, so that no share of it is in use; set kv_tokens"
+        yield document.fault(("serving", "memory", "kv_tokens"), message)
+    classes = (scenario.requests.classes or {}).values()
+    if scaling.by == "slo" and not (scenario.slo or any(given.slo for given in classes)):
+        message = "nobody was promised anything; set slo, as slo={ttft_ms: {p99: 500}}"
+        yield document.fault((*field, "by"), message)
 
 
 def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fault]:

@@ -421,6 +421,7 @@ class Scenario(Frozen):
             kv_tokens=self.kv_tokens,
             held_tokens=self.held_tokens,
             block_bytes=self.block_bytes,
+            weight_bytes=self.weight_bytes,
             one_lane=self.one_lane,
             stages=self.stages if self.schedule.traits.staged else 0,
             seed=self.seed,
@@ -441,6 +442,24 @@ class Scenario(Frozen):
         if self.draft and self.schedule.needs.draft_model:
             size += cache_bytes(self.draft, tokens)
         return size
+
+    @property
+    def weight_bytes(self) -> float:
+        """Return the bytes of the weights that a replica needs to start, of target, heads and draft
+        on all of their devices.
+        """
+        parts = [part for group in self.device_groups for part in group.roles]
+        runtime_gb = 0.0
+        if self.target and self.target.pipeline:
+            runtime_gb = self.target.pipeline.runtime_gb.value * self.stages
+        size_gb = ordered_sum(part.weights_gb * part.place.tensor_parallel for part in parts)
+        return (size_gb - runtime_gb) * 1e9
+
+    @property
+    def start_s(self) -> float:
+        """Return the seconds in which a replica starts; 0 where their number stays."""
+        scaling = self.serving.scaling
+        return scaling.seconds(self.weight_bytes) if scaling else 0.0
 
     def memory(self) -> Blocks:
         """Return an empty KV cache of the size that the hardware leaves."""

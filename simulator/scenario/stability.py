@@ -33,6 +33,8 @@ class Load(NamedTuple):
     replicas: int
     slower: str = ""
     """The role of the pools that serve fewest, where prefill and decode are apart, or ``link``."""
+    scaled: bool = False
+    """Whether the number of replicas follows the load; then it is the most that there may be."""
 
     @property
     def stable(self) -> bool:
@@ -56,7 +58,8 @@ class Load(NamedTuple):
             remedy = f"add replicas to the {self.slower} pool"
         else:
             enough = floor(self.offered_per_s / self.most_per_s * self.replicas) + 1
-            remedy = f"set serving.replicas={enough:,}"
+            field = "serving.scaling.most" if self.scaled else "serving.replicas"
+            remedy = f"set {field}={enough:,}"
         return (
             f"unstable: {rates} ({self.batch:,} at a time), so the queue grows for as long as "
             f"they come; let fewer than {self.most_per_s:.4g} come, or {remedy}"
@@ -70,9 +73,9 @@ def load_of(scenario: Scenario, acceptance: Acceptance) -> Load | None:
         return None
     if scenario.serving.pools:
         return _load_of_pools(scenario, acceptance, offered)
-    replicas = scenario.serving.replicas
     best, served = _served(scenario, acceptance, _reading_s(scenario))
-    return Load(offered, served, best, replicas)
+    scaled = scenario.serving.scaling is not None
+    return Load(offered, served, best, scenario.serving.copies, scaled=scaled)
 
 
 def _load_of_pools(scenario: Scenario, acceptance: Acceptance, offered: float) -> Load:
@@ -135,7 +138,7 @@ def _served(scenario: Scenario, acceptance: Acceptance, reading_s: float) -> tup
     for size in _sizes(scenario):
         law = scenario.law_at(odds, size)
         decoding_s = (output - 1.0) * law.tpot_s / size
-        served[size] = scenario.serving.replicas / (reading_s + decoding_s)
+        served[size] = scenario.serving.copies / (reading_s + decoding_s)
     best = max(served, key=lambda size: served[size])
     return best, float(served[best])
 

@@ -192,7 +192,7 @@ def capacity(loaded: Loaded, workload: str = "", searched: int = SEARCHED) -> Ca
         low, high, tried = _within_slo(loaded, workload, high, searched)
         searching += tried
     cpu_s = sum(run.cpu_s for run in searching)
-    return Capacity(name, workload, loaded.scenario.serving.replicas, offered, low, high, cpu_s)
+    return Capacity(name, workload, loaded.scenario.serving.copies, offered, low, high, cpu_s)
 
 
 def _refuse_without_rate(loaded: Loaded) -> None:

@@ -49,11 +49,9 @@ class ClassCount:
             self.cancelled += 1
             return
         self.finished += 1
-        good = True
         for metric, seconds in request.spent_s.items():
             self.times[metric].add(seconds)
-            good = good and seconds <= self._longest_s.get(metric, inf)
-        if good:
+        if keeps(request, self._longest_s):
             self.good += 1
             self.good_tokens += request.tokens
 
@@ -64,6 +62,13 @@ def longest_of(limits: Sequence[Limit]) -> dict[Metric, float]:
     for limit in limits:
         longest_s[limit.metric] = max(limit.seconds, longest_s.get(limit.metric, 0.0))
     return longest_s
+
+
+def keeps(request: Request, longest_s: Mapping[Metric, float]) -> bool:
+    """Return whether a request that has its whole output took no longer than it may, by metric."""
+    if request.late and "tbt" in longest_s:
+        return False
+    return all(seconds <= longest_s.get(metric, inf) for metric, seconds in request.spent_s.items())
 
 
 class MetricsCollector:

@@ -18,6 +18,7 @@ from simulator.core.quantities import (
 )
 from simulator.core.serving.cache.fields import KVMemory
 from simulator.core.serving.fleet.handover import Handover, PoolRole
+from simulator.core.serving.fleet.scaling import Scaling
 from simulator.core.serving.policies import FixedBatch, Policy
 from simulator.core.serving.requests import MOST_TOGETHER
 from simulator.core.serving.router import LeastOutstanding, Router
@@ -101,7 +102,9 @@ class Serving(Frozen):
     memory: KVMemory = KVMemory()
     """How the memory beside the weights is used."""
     replicas: int = Field(default=1, gt=0, le=10_000)
-    """Copies of everything."""
+    """Copies of everything; with ``scaling`` as many as there are at the beginning."""
+    scaling: Scaling | None = None
+    """How their number follows the load; by default it does not."""
     router: Annotated[
         AnyRouter,
         otherwise_named(LeastOutstanding().name),
@@ -118,14 +121,20 @@ class Serving(Frozen):
 
     @property
     def copies(self) -> int:
-        """Return how many replicas there are, of all roles."""
+        """Return how many replicas there are, of all roles, at most."""
         if self.pools is None:
-            return self.replicas
+            return self.scaling.most if self.scaling else self.replicas
         return sum(pool.replicas for pool in self.pools)
 
     @property
     def decoding(self) -> int:
-        """Return how many replicas decode."""
+        """Return how many replicas decode, at most."""
         if self.pools is None:
-            return self.replicas
+            return self.copies
         return sum(pool.replicas for pool in self.pools if pool.role != "prefill")
+
+    @property
+    def watches_memory(self) -> bool:
+        """Return whether router or scaling ask for the memory in use."""
+        by_memory = self.scaling is not None and self.scaling.by == "kv_use"
+        return self.router.watches_memory or by_memory

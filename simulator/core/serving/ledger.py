@@ -162,7 +162,10 @@ class Ledger:
     def _pass_time(self, now: float) -> None:
         """Add the number in the system over the time since the last change of it."""
         tally = self._tally
-        tally.area_s += tally.in_system * (now - tally.system_since)
+        if tally.in_system:
+            seconds = now - tally.system_since
+            tally.area_s += tally.in_system * seconds
+            tally.occupied_s += seconds
         tally.system_since = now
 
     # ---- memory in use

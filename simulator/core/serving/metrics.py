@@ -271,6 +271,8 @@ class Tally:
     """Time that all requests together spent in the system, by summing over requests."""
     area_s: float = 0.0
     """The same by summing the number in the system over time."""
+    occupied_s: float = 0.0
+    """Seconds with a request in the system, waiting or running."""
     block_area_s: float = 0.0
     """KV blocks in use, summed over time."""
     queue_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 from simpy import Environment
 
@@ -69,6 +69,14 @@ class Chooser(Protocol):
 
     def choose(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
         """Return the replica that gets a request, as :meth:`Router.choose` does."""
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """A chooser that remembers what replicas were sent, and can forget it."""
+
+    def forget(self, replica: RoutedReplica) -> None:
+        """Forget what a replica was sent: it begins anew, with an empty cache."""
 
 
 class Router(Named, ABC):
@@ -272,6 +280,10 @@ class _Trees:
         self._trees[chosen].send(request)
         return chosen
 
+    def forget(self, replica: RoutedReplica) -> None:
+        """Forget what a replica was sent."""
+        self._trees.pop(replica, None)
+
     def _by_tree(self, request: Request, turn: Sequence[RoutedReplica]) -> RoutedReplica:
         trees = self._trees
         best = max(turn, key=lambda replica: trees[replica].matched(request))
@@ -350,6 +362,11 @@ class _Index:
         self._predicted[chosen].send(request, self._clock())
         return chosen
 
+    def forget(self, replica: RoutedReplica) -> None:
+        """Forget what a replica was sent and has reported."""
+        self._predicted.pop(replica, None)
+        self._reported.pop(replica, None)
+
     def _meet(self, replica: RoutedReplica) -> None:
         """Begin with a replica."""
         self._predicted[replica] = Predicted(self._router.ttl_s.value)
@@ -391,6 +408,20 @@ class Dealer:
         chosen = self._chooser.choose(request, turn)
         self._next = (self._next + turn.index(chosen) + 1) % len(turn)
         return chosen
+
+    def deal_among(self, replicas: Sequence[RoutedReplica]) -> None:
+        """Deal out among these replicas from now on; whose turn it is stays, or is the next one of
+        those before that is still there.
+        """
+        turn = [*self._replicas[self._next :], *self._replicas[: self._next]]
+        first = next((replica for replica in turn if replica in replicas), replicas[0])
+        self._replicas = replicas
+        self._next = replicas.index(first)
+
+    def forget(self, replica: RoutedReplica) -> None:
+        """Forget what a replica was sent."""
+        if isinstance(self._chooser, Forgets):
+            self._chooser.forget(replica)
 
 
 class Fleet:

@@ -7,13 +7,17 @@ only replica::
 
     requests -> MetricsCollector -> [Fleet: the router] -> Scheduler of a replica -> lanes of its
     World
+
+Where their number follows the load there is one for every place, whether it is filled or not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+from simpy import Environment
 
 from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.routing import RecordedRouting
@@ -24,6 +28,7 @@ from simulator.core.serving.cache.tiers import BlockStore, TieredCache
 from simulator.core.serving.collector import MetricsCollector
 from simulator.core.serving.fields import Serving
 from simulator.core.serving.fleet.between import Between
+from simulator.core.serving.fleet.scaled import Recent, ScaledFleet
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.lazy.batch import lazy_batch
 from simulator.core.serving.metrics import Tally
@@ -66,6 +71,8 @@ class Service:
     """From the tokens of a request to those whose room it takes; None where they are the same."""
     block_bytes: float = 0.0
     """Bytes of a block of the KV cache in the tiers of memory below it."""
+    weight_bytes: float = 0.0
+    """Bytes of the weights that a replica needs to start."""
     one_lane: bool = False
     """Whether target and draft are one device, which does one thing at a time."""
     stages: int = 0
@@ -92,10 +99,10 @@ class Service:
         """
         first = World(spans)
         environment = first.environment
-        count = self.serving.replicas
+        count = self.serving.copies
         worlds = [first, *(World(0, environment) for _ in range(count - 1))]
         collector = self._collector(on_finished, on_arrived)
-        fleet = Fleet(collector, self.serving.router, environment) if count > 1 else None
+        fleet = self._fleet(collector, environment) if count > 1 else None
         cost = self.cost.drawn(self.seed)
         shared = self.serving.memory.stores(self.block_bytes, shared=True)
         replicas = [
@@ -103,7 +110,9 @@ class Service:
             for number in range(1, count + 1)
         ]
         collector.watch(replicas)
-        if fleet:
+        if isinstance(fleet, ScaledFleet):
+            fleet.open_places(replicas)
+        elif fleet:
             fleet.open(replicas)
         for world, replica in zip(worlds, replicas, strict=True):
             lanes = lanes_of(world, self.strategy, self.cost, self.stages, self.one_lane)
@@ -113,7 +122,25 @@ class Service:
         for replica in replicas:
             replica.ledger.catch_up()
         busy = [{lane.name: lane.busy_s for lane in world.lanes.values()} for world in worlds]
+        if isinstance(fleet, ScaledFleet):
+            # looks go on until nobody is here
+            fleet.close_books(fleet.ended_s)
+            done = self._ended(replicas, collector, fleet.ended_s, busy, first.spans)
+            return replace(done, scaled=fleet)
         return self._ended(replicas, collector, first.now, busy, first.spans)
+
+    def _fleet(self, collector: MetricsCollector, environment: Environment) -> Fleet:
+        """Return the router with its replicas, whose number follows the load where it may."""
+        router = self.serving.router
+        scaling = self.serving.scaling
+        if scaling is None or not scaling.moves:
+            return Fleet(collector, router, environment)
+        recent = None
+        if scaling.by == "slo":
+            recent = Recent(scaling.recent_s.value, self.slo, self.requests.classes or {})
+        start_s = scaling.seconds(self.weight_bytes)
+        replicas = self.serving.replicas
+        return ScaledFleet(collector, router, environment, scaling, start_s, replicas, recent)
 
     def replay(self) -> ServiceRun:
         """Follow one replica without events, each iteration as long as the law says, and return
@@ -172,7 +199,7 @@ class Service:
         if self.serving.admission:
             scheduler.most_waiting = self.serving.admission.max_waiting
         decides = bool(self.requests.classes or self.serving.admission)
-        watched = handed and self.serving.router.watches_memory
+        watched = handed and self.serving.watches_memory
         lazy = self.lazy and not (watched or decides)
         if isinstance(memory, TieredCache):
             scheduler.load_from(memory, stated.prefetch == "queued")
@@ -240,6 +267,8 @@ class ServiceRun:
     """The first busy intervals of the first replica's lanes; empty for a replay."""
     between: Between | None = None
     """What handed requests over, where prefill and decode are apart."""
+    scaled: ScaledFleet | None = None
+    """The replicas that came and went, where their number follows the load."""
 
     @cached_property
     def tally(self) -> Tally:

@@ -315,8 +315,9 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
-    """Return the scenario with so many replicas behind its router."""
-    return loaded.replace(serving=loaded.scenario.serving.model_copy(update={"replicas": replicas}))
+    """Return the scenario with so many replicas behind its router, at any time."""
+    fixed = {"replicas": replicas, "scaling": None}
+    return loaded.replace(serving=loaded.scenario.serving.model_copy(update=fixed))
 
 
 def nearest_miss(plan: Plan) -> Finding | None:

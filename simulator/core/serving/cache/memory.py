@@ -98,6 +98,9 @@ class Blocks:
     def share(self, request: Request, tokens: int) -> None:
         """Keep the first ``tokens`` of a prompt for others; here nobody shares."""
 
+    def forget(self) -> None:
+        """Drop everything that no running request has; here nothing is kept."""
+
     def report_to(self, report: Report) -> None:
         """Report from now on up to which token a name is there; here nothing is kept."""
 

@@ -309,6 +309,15 @@ class PrefixCache(Blocks):
         while self.idle and used + self.idle_blocks > self.total:
             self._evict(next(iter(self.idle)), int(used + self.idle_blocks - self.total))
 
+    def forget(self) -> None:
+        """Drop everything that no running request has; it makes way for nobody, and does not count
+        as evicted.
+        """
+        evicted = self.evicted
+        while self.idle:
+            self._evict(next(iter(self.idle)), self.idle_blocks)
+        self.evicted = evicted
+
     def _evict(self, number: int, most: int) -> None:
         """Evict the last blocks of a stretch, not more than ``most``."""
         stretch = self.idle[number]

@@ -251,6 +251,17 @@ class TieredCache(PrefixCache):
             return False
         return super().hold(request, tokens, spare)
 
+    def forget(self) -> None:
+        """Drop everything that no running request has, and what is in tiers of this replica alone;
+        nothing is written to others.
+        """
+        tiers, self.tiers = self.tiers, ()
+        super().forget()
+        self.tiers = tiers
+        for link in tiers:
+            if not link.tier.shared_by_replicas:
+                link.store.blocks.clear()
+
     # ---- what goes down
 
     def _filled(self, name: Hash, begin: int, end: int) -> None:
