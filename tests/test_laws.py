@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from simulator import law as law_of
 from simulator.core.acceptance.sources import Cycle, Odds, Rates
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
@@ -473,3 +474,15 @@ def test_the_window_of_most_goodput_shrinks_as_the_batch_makes_rows_dear() -> No
     assert (best[0], best[-1]) == (8, 0)
     assert found.window_for(63) == found.window_for(54), "between two sizes the smaller one counts"
     assert found.tuned(cost, lambda gamma: acceptance.odds(gamma, None), 64, 100) is found
+
+
+def test_the_law_of_a_scenario_is_that_of_the_windows_it_would_run_with() -> None:
+    """A draft of 3 ms beside a target of 10: three tokens, not the 24 that are the most."""
+    fields = [
+        "strategy={name: pearl, gamma: 24, rule: round}",
+        "durations={target_ms: 10, draft_step_ms: 3}",
+        "acceptance={rate: 0.8}",
+        "requests={count: 4}",
+    ]
+    for kind in law_of("durations_only", fields).to_dict()["kinds"]:
+        assert kind["durations"]["draft_ms"] == pytest.approx(9.0)

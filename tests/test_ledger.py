@@ -168,7 +168,7 @@ def test_methods_draft_and_verify_what_the_row_says() -> None:
     assert beams["passes"][0]["rows"] == [3] * 5
     assert beams["tree"]["branching"] == [3, 1, 1, 1, 1]
     apart = strategy_of("PEARL", Windows(7, 1, 8), catalogue)
-    assert (apart["name"], apart["gamma"]) == ("duodecoding", 7)
+    assert (apart["name"], apart["gamma"]) == ("pearl", 7)
     with pytest.raises(UnknownName, match="there is no method 'EAGLE 4'"):
         strategy_of("EAGLE 4", Windows(3, 1, 4), catalogue)
     with pytest.raises(UnknownName, match="there is no method 'telepathy'"):

@@ -351,16 +351,16 @@ def test_a_method_stops_paying_between_two_batches() -> None:
 
 
 def test_crossovers_leave_out_laws_that_are_bounds() -> None:
-    """Target and draft share a lane here: Mirror-SD's law does not hold, and DuoDecoding takes one
-    request.
+    """Target and draft share a lane here: the laws of Mirror-SD and PEARL do not hold, and
+    DuoDecoding takes one request.
     """
-    found = by_exact_laws(
-        candidates(SCENARIO, ["requests.count=2"], only=["mirror_sd", "pearl", "vllm_chain"])
-    )
+    methods = ["mirror_sd", "pearl", "duodecoding", "vllm_chain"]
+    found = by_exact_laws(candidates(SCENARIO, ["requests.count=2"], only=methods))
     assert [one.method for one in found if one.loaded] == ["vllm_chain"]
     reasons = {one.method: one.reason for one in left_out(found)}
     assert "target and draft share one lane" in reasons["mirror_sd"]
-    assert "one request at a time" in reasons["pearl"]
+    assert "target and draft share one lane" in reasons["pearl"]
+    assert "one request at a time" in reasons["duodecoding"]
 
 
 def test_crossovers_take_the_replayed_tokens_of_a_step() -> None:

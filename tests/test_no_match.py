@@ -96,6 +96,7 @@ ALL_KEPT = {
         4,
         60 / (15 + 1),
     ),
+    "pearl": (4, 60 / (15 + 1)),  # likewise
     "specpipe": (1, 60 / (60 + STAGES - 1)),  # a token a beat, once the pipeline is full
     "specpipe_tandem": (1, 1),  # so does this one, whose drafts fill it
 }

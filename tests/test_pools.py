@@ -18,6 +18,7 @@ from simulator.core.faults import BadInput, Infeasible
 from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
 from simulator.core.serving.fleet.tandem import Tandem
 from simulator.scenario import Loaded, load
+from simulator.scenario.caveats import cautions
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.loading import variant
 from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
@@ -322,3 +323,11 @@ def test_arrivals_are_held_to_the_slower_pool(
     assert found.most_per_s == pytest.approx(law.most_per_s)
     assert found.stable == (most > 1.5)
     assert found.stable or f"add replicas to the {slower} pool" in found.words
+
+
+def test_how_a_handover_begins_is_said_until_it_is_stated() -> None:
+    name = "apart_eagle3_qwen3_32b_4xh100"
+    words = "a handover, and with it a first token, may take up to 10 ms longer than computed"
+    assert any(said.startswith(words) for said in cautions(load(name).scenario))
+    stated = load(name, ["serving.handover.start_up_us={value: 800, source: mine}"])
+    assert not any("handover" in said for said in cautions(stated.scenario))

@@ -88,10 +88,10 @@ def law(
     :func:`load`.
     """
     from simulator.scenario.decision.by_law import by_law
-    from simulator.scenario.evaluate import law as law_of
+    from simulator.scenario.evaluate import law as law_of, tuned
     from simulator.scenario.result.data import law_details
 
-    loaded = load(source, overrides, seed=seed, catalogue=catalogue)
+    loaded = tuned(load(source, overrides, seed=seed, catalogue=catalogue))
     details = law_details(loaded, by_law(loaded))
 
     def frame() -> pd.DataFrame:

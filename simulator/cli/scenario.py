@@ -123,10 +123,11 @@ def law(
     from simulator.report.pages.law import page
     from simulator.scenario import load
     from simulator.scenario.decision.by_law import by_law
+    from simulator.scenario.evaluate import tuned
     from simulator.scenario.result.data import law_details
 
     with faults_as_lines():
-        loaded = load(scenario, overrides, Catalogue(own), seed)
+        loaded = tuned(load(scenario, overrides, Catalogue(own), seed))
         decided = by_law(loaded)
         details = law_details(loaded, decided)
         if out:

@@ -26,6 +26,7 @@ from simulator.scenario.uncertain.doubts import (
     about_large_mixtures,
     about_rows,
     about_sharded_steps,
+    about_start_ups,
 )
 
 NAMED = 12
@@ -43,6 +44,7 @@ def cautions(scenario: Scenario) -> Iterator[str]:
     yield from about_ranks(scenario)
     yield from about_rows(scenario)
     yield from about_sharded_steps(scenario)
+    yield from about_start_ups(scenario)
     yield from about_large_mixtures(scenario)
     yield from continued_rates(scenario)
 

@@ -24,7 +24,7 @@ first token is shown after the longer of the two and an exchange; two passes of 
 ``start_us`` count with its side.
 
 PEARL is the same schedule with one sequence, its draft on a second GPU, and probabilities in the
-messages.
+messages; in batches it is a strategy of its own (:mod:`simulator.papers.pearl.strategy`).
 """
 
 from collections import Counter

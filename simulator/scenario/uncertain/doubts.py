@@ -229,7 +229,29 @@ def about_large_mixtures(scenario: Scenario) -> Iterator[str]:
         )
 
 
-def _longest_ms(time_us: Open) -> str:
+def about_start_ups(scenario: Scenario) -> Iterator[str]:
+    """Yield that handovers, and loads from a tier of memory, may take longer to begin than
+    computed.
+    """
+    handover = scenario.serving.handover
+    if handover is not None and handover.start_up_us.high:
+        yield (
+            "a handover, and with it a first token, may take up to "
+            f"{_longest_ms(handover.start_up_us)} ms longer than computed: nobody measured how "
+            "it begins (serving.handover.start_up_us)"
+        )
+    by_ms: dict[str, list[str]] = {}
+    for tier in scenario.serving.memory.tiers:
+        if tier.start_up_us.high:
+            by_ms.setdefault(_longest_ms(tier.start_up_us), []).append(tier.name)
+    for longest_ms, names in by_ms.items():
+        yield (
+            f"a load from {' or '.join(names)} may take up to {longest_ms} ms longer than "
+            "computed: nobody measured how it begins (start_up_us of a tier)"
+        )
+
+
+def _longest_ms(time_us: Ranged) -> str:
     """Return by how many ms a time may be longer than it is taken to be."""
     high = time_us.value if time_us.high is None else time_us.high
     return f"{(high - time_us.value) / 1e3:.3g}"

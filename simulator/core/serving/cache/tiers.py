@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pydantic import Field, model_validator
 
 from simulator.core.cost.device import Link
-from simulator.core.quantities import Frozen, NonNegative
+from simulator.core.quantities import Frozen, Ranged
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.load.content import Hash
@@ -76,7 +76,13 @@ class MemoryTier(Frozen):
     """Room in tokens."""
     link: Link
     """The link between it and the device; the time of a load is that of this link."""
-    start_up_us: NonNegative = NonNegative(value=0.0, source="assumed: as the link has it")
+    start_up_us: Ranged = Ranged(
+        value=0.0,
+        low=0.0,
+        high=10_000.0,
+        source="assumed: as the link has it, or as long as an iteration of a scheduler that looks "
+        "for what has come; nobody measured it",
+    )
     """What every load takes beyond the link's latency, in us: look-up, metadata."""
     connections: int = Field(default=1, gt=0, le=MOST_CONNECTIONS)
     """Links side by side that share out a load, as one for each device of the target."""

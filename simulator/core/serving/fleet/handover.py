@@ -19,7 +19,7 @@ from numpy.random import Generator
 from pydantic import Field
 
 from simulator.core.cost.device import Link
-from simulator.core.quantities import Frozen, NonNegative
+from simulator.core.quantities import Frozen, Ranged
 
 PoolRole = Literal["prefill", "decode", "both"]
 DraftState = Literal["transferred", "recomputed", "absent"]
@@ -44,7 +44,13 @@ class Handover(Frozen):
 
     link: Link
     """The link between the pools."""
-    start_up_us: NonNegative = NonNegative(value=0.0, source="assumed: as the link has it")
+    start_up_us: Ranged = Ranged(
+        value=0.0,
+        low=0.0,
+        high=10_000.0,
+        source="assumed: as the link has it, or as long as an iteration of a scheduler that looks "
+        "for what has come; nobody measured it",
+    )
     """What every handover takes beyond the link's latency, in us: handshake, metadata."""
     connections: int = Field(default=1, gt=0, le=MOST_CONNECTIONS)
     """Links side by side that share out a transfer, as one for each device."""
