@@ -6,15 +6,21 @@ what is missing. A 0 that was counted is 0. ``patterns.yaml`` holds the wordings
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from math import isfinite
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.core.faults import BadInput
 from simulator.inputs import reading
+from simulator.inputs.services.exposition import (
+    Labels,
+    check_complete,
+    finite,
+    increase,
+    sample_in,
+    series,
+)
 from simulator.inputs.traces.converters import fault
 from simulator.inputs.traces.patterns import NO_COUNTERS, PATTERNS, unknown
 from simulator.inputs.traces.rates import (
@@ -24,76 +30,56 @@ from simulator.inputs.traces.rates import (
     measured_mean,
     measured_positions,
     measured_share,
-    number,
     numbers,
     rates_by_position,
 )
 
+MOST_POSITION_DIGITS = 4
+"""Most digits of a position in a window."""
+
 # ---- counters that are scraped
 
-Scrapes = Mapping[tuple[str, str], Sequence[float]]
-"""Values of counters by name and labels, scrape after scrape."""
+
+def _counters(
+    servers: Sequence[str], counted: Iterable[str], ending: str = ""
+) -> Mapping[str, str]:
+    """Return what is counted by the names of its counter, which older servers write without
+    ``_total``.
+    """
+    names: dict[str, str] = {}
+    for server in servers:
+        for what in counted:
+            name = f"{server}spec_decode_num_{what}{ending}"
+            names |= {name: what, f"{name}_total": what}
+    return names
 
 
-def _increases(pattern: str, lines: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return by name and labels what each counter of one scrape is, or how much it grew from the
-    first to the last.
+VLLM_COUNTERS = _counters(
+    ("vllm:", "llamacpp:"),  # llama-server has taken over vLLM's names
+    ("drafts", "draft_tokens", "accepted_tokens", "accepted_tokens_per_pos"),
+)
+TRTLLM_COUNTERS = _counters(("trtllm_",), ("draft", "accepted"), "_tokens")
+
+
+def counts_acceptance(line: str) -> bool:
+    """Return whether a line is one of the counters that vLLM and llama-server have."""
+    sample = sample_in(line)
+    return sample is not None and sample.name in VLLM_COUNTERS
+
+
+def _increases(counters: Mapping[str, str], lines: Sequence[str]) -> dict[str, dict[Labels, float]]:
+    """Return by what is counted and labels what each counter of one scrape is, or how much it grew
+    from the first to the last.
 
     Raises :class:`BadInput` where a counter fell, or one of its kind is in another number of
     scrapes.
     """
-    scrapes = _scrapes(pattern, lines)
-    increases: dict[str, dict[str, float]] = {}
+    scrapes = series(lines, counters)
+    increases: dict[str, dict[Labels, float]] = {}
     for (name, labels), values in scrapes.items():
-        increases.setdefault(name, {})[labels] = _increase(name, values)
-    _check_complete(scrapes)
+        increases.setdefault(counters[name], {})[labels] = increase(name, values)
+    check_complete(scrapes)
     return increases
-
-
-def _scrapes(pattern: str, lines: Sequence[str]) -> Scrapes:
-    """Return the values of all counters that a pattern names; raise :class:`BadInput` for one that
-    is not finite.
-    """
-    scrapes: dict[tuple[str, str], list[float]] = {}
-    for line, text in enumerate(lines, 1):
-        match = PATTERNS[pattern].match(text)
-        if match is None:
-            continue
-        name = match[1]
-        labels = match[2] or ""
-        value = number(line, match[3])
-        if not isfinite(value):
-            raise fault(line, f"expected a finite number, found '{match[3]}'")
-        scrapes.setdefault((name, labels), []).append(value)
-    return scrapes
-
-
-def _increase(name: str, values: Sequence[float]) -> float:
-    """Return how much a counter grew over all scrapes, or what it is in the only one; raise
-    :class:`BadInput` where it fell.
-    """
-    for before, after in pairwise(values):
-        if after < before:
-            message = f"the counter of {name} fell from {before:g} to {after:g} between two scrapes"
-            raise unknown(
-                f"{message}: the server was started anew in between, take two scrapes behind that"
-            )
-    if len(values) == 1:
-        return values[0]
-    return values[-1] - values[0]
-
-
-def _check_complete(scrapes: Scrapes) -> None:
-    """Raise :class:`BadInput` for a counter that is in fewer scrapes than another."""
-    most = max(map(len, scrapes.values()), default=0)
-    for (name, labels), values in scrapes.items():
-        if len(values) == most:
-            continue
-        if len(values) > 1:
-            stands = f"{len(values)} of {most} scrapes"
-        else:
-            stands = "one of several scrapes"
-        raise unknown(f"the counter {name}{{{labels}}} stands in {stands}; is one cut off?")
 
 
 def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None) -> Block:
@@ -104,7 +90,7 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
     the time between them. Wider windows (``window``) are continued. Steps that drafted nothing are
     in none of the counters. Servers that do not count by position have a mean at ``window``.
     """
-    increases = _increases("counter", lines)
+    increases = _increases(VLLM_COUNTERS, lines)
     if not increases:
         needed = (
             "vllm:spec_decode_num_drafts_total and "
@@ -137,15 +123,15 @@ def vllm_metrics(lines: Sequence[str], window: int | None, _: str | None = None)
     return measured_share(accepted, drafts * window, window, source)
 
 
-def _survival(by_labels: Mapping[str, float], drafts: float) -> list[float]:
+def _survival(by_labels: Mapping[Labels, float], drafts: float) -> list[float]:
     """Return the shares of drafts that keep each position, from counters by labels; empty where
     none are counted.
     """
     by_position: dict[int, float] = {}
     for labels, accepted in by_labels.items():
-        match = PATTERNS["position"].search(labels)
-        if match:
-            position = int(match[1])
+        stated = dict(labels).get("position", "")
+        if stated.isdecimal() and len(stated) <= MOST_POSITION_DIGITS:
+            position = int(stated)
             by_position[position] = by_position.get(position, 0.0) + accepted
     for position in range(max(by_position, default=-1) + 1):
         if position not in by_position:
@@ -165,7 +151,7 @@ def trtllm(lines: Sequence[str], window: int | None, _: str | None = None) -> Bl
     """
     text = "\n".join(lines)
     totals = {}
-    for name, by_labels in _increases("trtllm_counter", lines).items():
+    for name, by_labels in _increases(TRTLLM_COUNTERS, lines).items():
         totals[name] = sum(by_labels.values())
     if not totals:
         for name in ("draft", "accepted"):
@@ -358,8 +344,8 @@ def _accept_lengths(lines: Sequence[str]) -> list[tuple[float, float]]:
     if logged:
         return logged
     lengths = PATTERNS["sglang_result"].findall("\n".join(lines))
-    for text in lines:
-        match = PATTERNS["sglang_gauge"].match(text)
-        if match:
-            lengths.append(match[1])
+    for line, text in enumerate(lines, 1):
+        sample = sample_in(text)
+        if sample is not None and sample.name == "sglang:spec_accept_length":
+            lengths.append(finite(sample.value, line))
     return [(float(length), 1.0) for length in lengths]

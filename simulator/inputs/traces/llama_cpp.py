@@ -14,7 +14,7 @@ import numpy as np
 
 from simulator.core.faults import BadInput
 from simulator.inputs.traces.converters import fault
-from simulator.inputs.traces.engines import vllm_metrics
+from simulator.inputs.traces.engines import counts_acceptance, vllm_metrics
 from simulator.inputs.traces.patterns import NO_COUNTERS, PATTERNS, unknown
 from simulator.inputs.traces.rates import (
     BEHIND_THE_END,
@@ -85,7 +85,7 @@ def llama_cpp(lines: Sequence[str], window: int | None, _: str | None = None) ->
         return _llama_mean(requests, steps, window)
     if statistics:
         return _llama_mean(statistics, 0, window)
-    if any(PATTERNS["counter"].match(line) for line in lines):
+    if any(map(counts_acceptance, lines)):
         return vllm_metrics(lines, window)
     return _llama_program(lines, window)
 
