@@ -235,7 +235,12 @@ MISTAKES = [
         None,
         "vllm:spec_decode_num_drafts_total is 0, nothing was drafted",
     ),
-    ("vllm_metrics", SCRAPE.format("1e", "0", "0"), None, ":3:0: expected a finite number, found '1e'"),
+    (
+        "vllm_metrics",
+        SCRAPE.format("1e", "0", "0"),
+        None,
+        ":3:0: expected a finite number, found '1e'",
+    ),
     ("vllm_metrics", SCRAPE.format("10", "11", "0"), None, "rates from 0 to 1 that fall"),
     (
         "sglang",

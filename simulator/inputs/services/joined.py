@@ -1,0 +1,182 @@
+"""Files of one run become one observation, and what contradicts in them is said.
+
+What a client saw request by request goes before its sums, and these before what a server counted;
+each fills what those before it leave open.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from simulator.inputs.services.bottleneck import bottleneck_of
+from simulator.inputs.services.measured import ServiceFile
+from simulator.inputs.services.observed import (
+    MeasuredTime,
+    NotHeld,
+    Observed,
+    ObservedAcceptance,
+    ObservedFile,
+    ObservedLoad,
+    ObservedState,
+)
+
+COUNTS = {
+    "requests": "requests",
+    "prompt_tokens": "prompt tokens",
+    "output_tokens": "output tokens",
+}
+COUNTS_OF_DRAFTS = {
+    "drafts": "steps that drafted",
+    "drafted_tokens": "drafted tokens",
+    "accepted_tokens": "accepted tokens",
+}
+Part = TypeVar("Part", bound=BaseModel)
+CLOCKS = 1.02
+"""How much later a server may say that a first token came, by another clock."""
+
+
+def joined(services: Sequence[ServiceFile]) -> Observed:
+    """Return the observation that files of one run make together."""
+    first_said = sorted(services, key=_rank)
+    load = ObservedLoad()
+    state = ObservedState()
+    times: list[MeasuredTime] = []
+    for service in first_said:
+        if service.whole or len(services) == 1:
+            load = _filled(load, service.load)
+        if service.state is not None:
+            state = _filled(state, service.state)
+        times += service.times
+    acceptance = _acceptance(first_said)
+    return Observed(
+        files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
+        engine=next((each.engine for each in first_said[::-1] if each.engine), None),
+        model=next((each.model for each in first_said if each.model), None),
+        load=load,
+        times=tuple(times),
+        acceptance=acceptance,
+        state=state,
+        bottleneck=bottleneck_of(times, state, load),
+        contradictions=tuple(_contradictions(services)),
+        not_held=tuple(_not_held(services, load, state, acceptance)),
+    )
+
+
+def _rank(service: ServiceFile) -> int:
+    """Return how far behind a file is asked for what it says of the load."""
+    if service.requests and service.whole:
+        return 0
+    return 2 if service.state is not None else 1
+
+
+def _filled(first: Part, other: Part) -> Part:
+    """Return a part of an observation, with what it leaves open taken from another."""
+    update = {}
+    for name, value in other:
+        if getattr(first, name) in (None, ()) and value not in (None, ()):
+            update[name] = value
+    return first.model_copy(update=update)
+
+
+def _acceptance(services: Sequence[ServiceFile]) -> ObservedAcceptance | None:
+    """Return the acceptance of the file that counts most drafts, with what those that count the
+    same drafts say beside it.
+    """
+    stated = [service.acceptance for service in services if service.acceptance is not None]
+    if not stated:
+        return None
+    most = max(stated, key=_weight)
+    for other in stated:
+        same = other.drafted_tokens == most.drafted_tokens
+        if same and other.accepted_tokens == most.accepted_tokens:
+            most = _filled(most, other)
+            if other.replayable:
+                most = most.model_copy(update={"replayable": True})
+    return most
+
+
+def _weight(acceptance: ObservedAcceptance) -> tuple[int, int, int]:
+    """Return how much an acceptance says, for the largest to be taken: a server knows all of its
+    steps, a client the chunks that it has told apart.
+    """
+    counted = acceptance.drafted_tokens or 0
+    of_server = acceptance.steps is not None and not acceptance.replayable
+    return counted, int(of_server), len(acceptance.kept_share_by_position)
+
+
+def _contradictions(services: Sequence[ServiceFile]) -> Iterator[str]:
+    """Yield where two files about all requests of a run do not agree."""
+    whole = [service for service in services if service.whole]
+    for name, words in COUNTS.items():
+        yield from _differing(words, [(each.file, getattr(each.load, name)) for each in whole])
+    for name, words in COUNTS_OF_DRAFTS.items():
+        counts = [
+            (each.file, getattr(each.acceptance, name))
+            for each in whole
+            if each.acceptance is not None
+        ]
+        yield from _differing(words, counts)
+    for name in ("engine", "model"):
+        yield from _differing(name, [(each.file, getattr(each, name)) for each in services])
+    yield from _impossible_times(whole)
+
+
+def _differing(words: str, stated: Sequence[tuple[str, object]]) -> Iterator[str]:
+    """Yield a sentence where values of files differ that should be one."""
+    known = [(file, value) for file, value in stated if value is not None]
+    if len({value for _, value in known}) < 2:
+        return
+    parts = ", ".join(f"{_shown(value)} in {file}" for file, value in known)
+    yield f"{words}: {parts}"
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _impossible_times(services: Sequence[ServiceFile]) -> Iterator[str]:
+    """Yield where a client says that first tokens came before the server sent them."""
+    by_side: dict[str, tuple[str, float]] = {}
+    for service in services:
+        for time in service.times:
+            if time.quantity == "ttft" and time.mean_ms is not None:
+                by_side.setdefault(time.seen_by, (service.file, time.mean_ms))
+    if len(by_side) == 2:
+        client, client_ms = by_side["client"]
+        server, server_ms = by_side["server"]
+        if server_ms > CLOCKS * client_ms:
+            yield (
+                f"mean time to a first token: {client_ms:,.1f} ms in {client}, "
+                f"{server_ms:,.1f} ms in {server}, though a client sees it later"
+            )
+
+
+def _not_held(
+    services: Sequence[ServiceFile],
+    load: ObservedLoad,
+    state: ObservedState,
+    acceptance: ObservedAcceptance | None,
+) -> Iterator[NotHeld]:
+    """Yield what no file holds: what each lacks, but for what another has."""
+    requests = any(service.requests and service.whole for service in services)
+    replayable = acceptance is not None and acceptance.replayable
+    by_position = acceptance is not None and bool(acceptance.kept_share_by_position)
+    held = {
+        "each": requests,
+        "acceptance:": acceptance is not None,
+        "acceptance": acceptance is not None,
+        "acceptance by": by_position,
+        "acceptance step": replayable,
+        "queue,": state.scrapes is not None or state.running_mean is not None,
+        "times": any(service.times for service in services),
+        "requests,": load.requests is not None,
+    }
+    seen = set()
+    for service in services:
+        for part in service.not_held:
+            words = part.what.split()
+            known = held.get(" ".join(words[:2]), held.get(words[0], False))
+            if not known and part.what not in seen:
+                seen.add(part.what)
+                yield part

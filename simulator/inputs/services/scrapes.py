@@ -1,0 +1,442 @@
+"""Scrapes of ``/metrics`` of vLLM, SGLang, TensorRT-LLM and llama-server: what passed between the
+first and the last of them.
+
+Of a single scrape counters are those since the server began. Replicas of one server (``engine``,
+``dp_rank``) are added up; of ranks that hold one model together the first counts.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.core.faults import BadInput
+from simulator.core.plain import PlainMapping
+from simulator.inputs.loader import packaged
+from simulator.inputs.services.exposition import (
+    Labels,
+    SeriesValues,
+    finite,
+    increase,
+    sample_in,
+    series,
+)
+from simulator.inputs.services.measured import (
+    MS,
+    ServiceFile,
+    bare_name,
+    counted,
+    over_all_steps,
+)
+from simulator.inputs.services.observed import (
+    MeasuredTime,
+    NotHeld,
+    ObservedAcceptance,
+    ObservedLengths,
+    ObservedLoad,
+    ObservedState,
+)
+
+ENGINES: PlainMapping = packaged(Path(__file__).with_name("engines.yaml"))
+Names = Mapping[str, Mapping[str, Sequence[str]]]
+PARTS = ("_bucket", "_sum", "_count")
+"""Endings of the series of a histogram."""
+TOGETHER = ("tp_rank", "pp_rank", "moe_ep_rank")
+"""Labels of ranks that hold one model together."""
+MOST_POSITIONS = 1_000
+BEGAN = "process_start_time_seconds"
+DEFINITIONS = {
+    "ttft": "from the arrival of a request at the server to its first token",
+    "itl": "from one output of a request to the next, of a step however many tokens it has",
+    "tpot": "of a request, decoding over its tokens behind the first",
+    "e2e": "from the arrival of a request at the server to its last token",
+    "queue": "until a request is first in a batch",
+    "inference": "from the first batch of a request to its last token",
+    "prefill": "from the first batch of a request to its first token",
+    "decode": "from the first to the last token of a request",
+}
+
+
+class Histogram(NamedTuple):
+    """What a histogram counted between scrapes."""
+
+    total: float
+    values: float
+    """How many."""
+    below: Sequence[tuple[float, float]]
+    """Upper ends of buckets, and how many values lie below."""
+
+    def percentile(self, share: float) -> float | None:
+        """Return the value below which a share lies, linearly inside its bucket, as Prometheus
+        has it; None in the first bucket and the last one, which are as wide as any time.
+        """
+        rank = share * self.values
+        start = 0.0
+        before = 0.0
+        for end, count in self.below:
+            if count >= rank and count > before:
+                if end == inf or start == 0.0:
+                    return None
+                return start + (end - start) * (rank - before) / (count - before)
+            start, before = end, count
+        return None
+
+
+class Scrapes:
+    """The series of an engine in one scrape or more."""
+
+    def __init__(self, file: str, engine: str, values: SeriesValues) -> None:
+        self.file = file
+        self.engine = engine
+        self.names: Names = ENGINES[engine]
+        self.by_name: dict[str, dict[Labels, Sequence[float]]] = {}
+        for (name, labels), scraped in values.items():
+            if all(rank in ("", "0") for label, rank in labels if label in TOGETHER):
+                self.by_name.setdefault(name, {})[labels] = scraped
+        self.count = max(map(len, values.values()), default=0)
+
+    def series_of(self, group: str, what: str) -> Mapping[Labels, Sequence[float]]:
+        """Return the values by labels under the newest name that is there."""
+        for name in self.names.get(group, {}).get(what, ()):
+            if name in self.by_name:
+                return self.by_name[name]
+        return {}
+
+    def counter(self, what: str) -> int | None:
+        """Return how much a counter grew, over all labels; None where there is none."""
+        name = (*self.names["counters"].get(what, ()), what)[0]
+        values = self.series_of("counters", what)
+        if not values:
+            return None
+        return round(sum(self._grown(name, scraped) for scraped in values.values()))
+
+    def by_position(self) -> list[int]:
+        """Return how many drafts kept each position."""
+        counts: dict[int, float] = {}
+        name = "accepted tokens by position"
+        for labels, scraped in self.series_of("counters", "accepted_by_position").items():
+            position = dict(labels).get("position", "")
+            if position.isdecimal() and len(position) <= 4:
+                place = int(position)
+                counts[place] = counts.get(place, 0.0) + self._grown(name, scraped)
+        if set(counts) != set(range(len(counts))):
+            raise BadInput.at(self.file, "counts accepted tokens by position, but not of each")
+        return [round(counts[place]) for place in range(len(counts))]
+
+    def gauge(self, what: str) -> list[float]:
+        """Return a gauge scrape by scrape, over all labels; empty where there is none."""
+        values = list(self.series_of("gauges", what).values())
+        if not values:
+            return []
+        return [sum(scraped[place] for scraped in values) for place in range(self._least(values))]
+
+    def share(self, what: str) -> list[float]:
+        """Return a gauge of a share scrape by scrape, the largest of all labels."""
+        values = list(self.series_of("gauges", what).values())
+        if not values:
+            return []
+        return [max(scraped[place] for scraped in values) for place in range(self._least(values))]
+
+    def histogram(self, group: str, what: str) -> Histogram | None:
+        """Return what a histogram counted; None where there is none, or it counted nothing."""
+        for name in self.names.get(group, {}).get(what, ()):
+            sums = self.by_name.get(f"{name}_sum", {})
+            counts = self.by_name.get(f"{name}_count", {})
+            count = sum(self._grown(f"{name}_count", scraped) for scraped in counts.values())
+            if not sums or not count > 0.0:
+                continue
+            total = sum(scraped[-1] - self._before(scraped) for scraped in sums.values())
+            below: dict[float, float] = {}
+            for labels, scraped in self.by_name.get(f"{name}_bucket", {}).items():
+                end = self._end(dict(labels).get("le", ""))
+                below[end] = below.get(end, 0.0) + self._grown(f"{name}_bucket", scraped)
+            return Histogram(max(0.0, total), count, sorted(below.items()))
+        return None
+
+    def label(self, name: str) -> str | None:
+        """Return the value of a label that all series share; None where they differ."""
+        values = set()
+        for by_labels in self.by_name.values():
+            for labels in by_labels:
+                values.add(dict(labels).get(name))
+        values.discard(None)
+        return values.pop() if len(values) == 1 else None
+
+    def _end(self, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError as error:
+            message = f"expected a number as the end of a bucket, found '{text[:40]}'"
+            raise BadInput.at(self.file, message) from error
+
+    def _before(self, scraped: Sequence[float]) -> float:
+        """Return what a counter was before; one that is new in a later scrape was 0."""
+        return scraped[0] if self.count > 1 and len(scraped) == self.count else 0.0
+
+    def _grown(self, name: str, scraped: Sequence[float]) -> float:
+        increase(name, scraped)
+        return scraped[-1] - self._before(scraped)
+
+    @staticmethod
+    def _least(values: Sequence[Sequence[float]]) -> int:
+        return min(map(len, values))
+
+
+class ScrapeText(NamedTuple):
+    """A file of one scrape, or of several one behind the other."""
+
+    path: str
+    lines: Sequence[str]
+
+
+def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) -> ServiceFile:
+    """Return what passed between the scrapes of a server; ``between_s`` seconds lie between the
+    first and the last.
+
+    Raises :class:`BadInput` for a counter that fell, for lines that are none of the format, and
+    where no engine is known.
+    """
+    file = ", ".join(dict.fromkeys(Path(scrape.path).name for scrape in scraped))
+    lines: list[str] = []
+    for scrape in scraped:
+        _check_lines(scrape)
+        lines += scrape.lines
+    values = series(lines, _all_names())
+    engines = []
+    for engine in ENGINES:
+        if any(name in _names_of(engine) for name, _ in values):
+            engines.append(engine)
+    if len(engines) != 1:
+        what = " and ".join(engines) or "no engine that is known"
+        known = ", ".join(ENGINES)
+        raise BadInput.at(file, f"holds metrics of {what}; expected those of one of {known}")
+    _check_same_process(file, values)
+    for (name, _), scrapes in values.items():
+        if name.endswith(("_total", "_count", "_bucket")):
+            increase(name, scrapes)
+    return _service_file(Scrapes(file, engines[0], values), between_s)
+
+
+def _check_lines(scrape: ScrapeText) -> None:
+    """Raise the error of a line that is no sample, or of a sample that is no number."""
+    names = _all_names()
+    for line, text in enumerate(scrape.lines, 1):
+        sample = sample_in(text)
+        if sample is None and text.strip() and not text.startswith("#"):
+            message = f"expected NAME{{LABELS}} VALUE, found '{text.strip()[:40]}'; is it cut?"
+            raise BadInput.at((scrape.path, line, 1), message)
+        if sample is not None and sample.name in names:
+            try:
+                finite(sample.value, line)
+            except BadInput as error:
+                raise BadInput.at((scrape.path, line, 1), error.faults[0].message) from error
+
+
+def _check_same_process(file: str, values: SeriesValues) -> None:
+    """Raise :class:`BadInput` where the server began anew between scrapes."""
+    for (name, _), began_s in values.items():
+        if name == BEGAN and any(before != after for before, after in pairwise(began_s)):
+            message = "the server was started anew between two scrapes; take two behind that"
+            raise BadInput.at(file, message)
+
+
+@cache
+def _names_of(engine: str) -> set[str]:
+    """Return the names of all series of an engine that are read."""
+    names = set()
+    for group, by_what in ENGINES[engine].items():
+        for given in by_what.values():
+            for name in given:
+                if group in ("times_s", "lengths"):
+                    names |= {f"{name}{part}" for part in PARTS}
+                else:
+                    names.add(name)
+    return names
+
+
+@cache
+def _all_names() -> set[str]:
+    return {BEGAN}.union(*map(_names_of, ENGINES))
+
+
+def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
+    """Return what the series of one engine say."""
+    times = [time for quantity in DEFINITIONS if (time := _time(scrapes, quantity)) is not None]
+    requests = scrapes.counter("requests")
+    output_tokens = scrapes.counter("output_tokens")
+    acceptance = _acceptance(scrapes, output_tokens)
+    rate_per_s = None
+    tokens_per_s = None
+    if between_s and requests is not None:
+        rate_per_s = requests / between_s
+    if between_s and output_tokens is not None:
+        tokens_per_s = output_tokens / between_s
+    load = ObservedLoad(
+        duration_s=between_s,
+        requests=requests,
+        prompt_tokens=scrapes.counter("prompt_tokens"),
+        output_tokens=output_tokens,
+        cached_tokens=scrapes.counter("cached_tokens"),
+        prompts=_lengths(scrapes, "prompts"),
+        outputs=_lengths(scrapes, "outputs"),
+        arrival_rate_per_s=rate_per_s,
+        output_tokens_per_s=tokens_per_s,
+    )
+    return ServiceFile(
+        file=scrapes.file,
+        kind=f"{scrapes.engine} /metrics, {_scrapes_in_words(scrapes.count)}",
+        engine=scrapes.engine,
+        model=bare_name(scrapes.label("model_name")),
+        load=load,
+        times=times,
+        acceptance=acceptance,
+        state=_state(scrapes),
+        not_held=_not_held(scrapes, acceptance, times),
+    )
+
+
+def _scrapes_in_words(count: int) -> str:
+    return "1 scrape since it began" if count == 1 else f"{count} scrapes"
+
+
+def _time(scrapes: Scrapes, quantity: str) -> MeasuredTime | None:
+    """Return a time as its histogram has it."""
+    histogram = scrapes.histogram("times_s", quantity)
+    if histogram is None:
+        return None
+    p50, p90, p99 = (_ms(histogram.percentile(share)) for share in (0.5, 0.9, 0.99))
+    return MeasuredTime.model_validate(
+        {
+            "quantity": quantity,
+            "seen_by": "server",
+            "file": scrapes.file,
+            "definition": DEFINITIONS[quantity],
+            "count": round(histogram.values),
+            "mean_ms": MS * histogram.total / histogram.values,
+            "p50_ms": p50,
+            "p90_ms": p90,
+            "p99_ms": p99,
+            "from_buckets": True,
+        }
+    )
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else MS * seconds
+
+
+def _lengths(scrapes: Scrapes, what: str) -> ObservedLengths | None:
+    histogram = scrapes.histogram("lengths", what)
+    if histogram is None:
+        return None
+    return ObservedLengths(
+        mean_tokens=histogram.total / histogram.values,
+        p50_tokens=histogram.percentile(0.5),
+        p90_tokens=histogram.percentile(0.9),
+        p99_tokens=histogram.percentile(0.99),
+    )
+
+
+def _acceptance(scrapes: Scrapes, output_tokens: int | None) -> ObservedAcceptance | None:
+    """Return what counters say of drafts, or a gauge where there are none.
+
+    The decode steps of all requests are the counted times between their outputs; each request has
+    one output before them, its first token.
+    """
+    positions = scrapes.by_position()
+    acceptance = counted(
+        scrapes.file,
+        scrapes.counter("drafts"),
+        scrapes.counter("drafted_tokens"),
+        scrapes.counter("accepted_tokens"),
+        positions,
+        window=len(positions) or None,
+    )
+    lengths = [length for length in scrapes.gauge("tokens_per_draft") if length > 0.0]
+    windows = scrapes.gauge("window")
+    if lengths and (acceptance is None or acceptance.tokens_per_draft is None):
+        base = acceptance or ObservedAcceptance(file=scrapes.file)
+        acceptance = base.model_copy(update={"tokens_per_draft": float(np.mean(lengths))})
+    if acceptance is not None and windows:
+        acceptance = acceptance.model_copy(update={"window": round(windows[-1]) or None})
+    outputs = scrapes.histogram("times_s", "itl")
+    firsts = scrapes.histogram("times_s", "ttft")
+    if outputs is None or firsts is None or output_tokens is None or scrapes.engine != "vLLM":
+        return acceptance
+    decoded = output_tokens - round(firsts.values)
+    return over_all_steps(acceptance, decoded, round(outputs.values))
+
+
+def _state(scrapes: Scrapes) -> ObservedState:
+    running = scrapes.gauge("running")
+    waiting = scrapes.gauge("waiting")
+    used = scrapes.share("kv_used_share")
+    queried = scrapes.counter("queried_tokens")
+    hit = scrapes.counter("hit_tokens")
+    passes = scrapes.histogram("lengths", "passes")
+    hit_rate = None
+    rates = scrapes.share("hit_rate")
+    if queried and hit is not None:
+        hit_rate = hit / queried
+    elif rates:
+        hit_rate = rates[-1]
+    elif (cached := scrapes.counter("cached_tokens")) is not None:
+        prompt_tokens = scrapes.counter("prompt_tokens")
+        hit_rate = cached / prompt_tokens if prompt_tokens else None
+    return ObservedState(
+        scrapes=scrapes.count,
+        running_mean=_mean(running),
+        running_most=max(running, default=None),
+        waiting_mean=_mean(waiting),
+        waiting_most=max(waiting, default=None),
+        kv_used_share_mean=_mean(used),
+        kv_used_share_most=max(used, default=None),
+        queried_tokens=queried,
+        hit_tokens=hit,
+        hit_rate=hit_rate,
+        preemptions=scrapes.counter("preemptions"),
+        engine_passes=None if passes is None else round(passes.values),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _not_held(
+    scrapes: Scrapes, acceptance: ObservedAcceptance | None, times: Sequence[MeasuredTime]
+) -> list[NotHeld]:
+    lacks = [
+        NotHeld(
+            what="each request: when it came, how long it is",
+            remedy="a benchmark beside the scrapes: vllm bench serve --save-result "
+            "--save-detailed, or AIPerf's profile_export.jsonl",
+        )
+    ]
+    if acceptance is None:
+        lacks.append(
+            NotHeld(
+                what="acceptance: no draft is counted",
+                remedy="serve with speculation (vLLM: --speculative-config; SGLang: "
+                "--speculative-algorithm) and send requests between the scrapes",
+            )
+        )
+    elif scrapes.engine == "SGLang":
+        lacks.append(
+            NotHeld(
+                what="acceptance by position",
+                remedy="answers of requests with return_spec_tokens_details",
+            )
+        )
+    if not times:
+        lacks.append(
+            NotHeld(
+                what="times of requests",
+                remedy="send requests between the two scrapes (SGLang: --enable-metrics)",
+            )
+        )
+    return lacks

@@ -1,0 +1,424 @@
+"""Files of running services are read as they are: those of one vLLM 0.32 on a CPU, small ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.core.faults import BadInput
+from simulator.inputs.services.joined import joined
+from simulator.inputs.services.observed import MeasuredTime, Observed, Quantity
+from simulator.inputs.services.read import read_services
+
+DATA = Path(__file__).parent / "data"
+LIVE = DATA / "live_services"
+
+
+def observed(*names: str, folder: Path = LIVE) -> Observed:
+    """What files make together."""
+    (run,) = read_services([folder / name for name in names])
+    return joined(run)
+
+
+def written(tmp_path: Path, content: Any, name: str = "own.json") -> Path:
+    """A file of JSON, of lines of JSON, or of a text."""
+    text = content
+    if isinstance(content, list):
+        text = "".join(json.dumps(record) + "\n" for record in content)
+    elif not isinstance(content, str):
+        text = json.dumps(content)
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def read(*paths: Path) -> Observed:
+    (run,) = read_services(paths)
+    return joined(run)
+
+
+def times(seen: Observed, quantity: Quantity) -> tuple[MeasuredTime, MeasuredTime]:
+    """The times of one kind of a client, and those of the server."""
+    client = [time for time in seen.times_of(quantity) if time.seen_by == "client"]
+    server = [time for time in seen.times_of(quantity) if time.seen_by == "server"]
+    return client[0], server[0]
+
+
+# ---- the same requests in files of a load generator and in two scrapes of the server
+
+RUNS = {
+    "vllm bench serve": (
+        ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt"),
+        (12, 554, 511),
+        (117, 326, 149),
+        (73, 41, 35),
+    ),
+    "AIPerf": (
+        (
+            "profile_export.jsonl",
+            "profile_export_aiperf.json",
+            "aiperf_metrics_before.txt",
+            "aiperf_metrics_after.txt",
+        ),
+        (10, 370, 480),
+        (110, 294, 216),
+        (89, 66, 61),
+    ),
+    "GuideLLM": (
+        ("guidellm.json", "guidellm_metrics_before.txt", "guidellm_metrics_after.txt"),
+        (6, 240, 384),
+        (96, 259, 198),
+        (81, 65, 52),
+    ),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_generator_and_the_server_count_the_same(run: str) -> None:
+    """Requests, tokens and drafts exactly, in every file of the run and in all together."""
+    names, (requests, prompt_tokens, output_tokens), drafts, by_position = RUNS[run]
+    together = observed(*names)
+    assert together.contradictions == ()
+    readings = [observed(name) for name in names if "metrics" not in name]
+    readings += [observed(*names[-2:]), together]
+    for seen in readings:
+        load = seen.load
+        assert (load.requests, load.prompt_tokens, load.output_tokens) == (
+            requests,
+            prompt_tokens,
+            output_tokens,
+        )
+        kept = seen.acceptance
+        assert kept is not None
+        assert (kept.drafts, kept.drafted_tokens, kept.accepted_tokens) == drafts
+        assert kept.accepted_by_position_tokens in ((), by_position)
+        assert kept.tokens_per_draft == pytest.approx(1 + drafts[2] / drafts[0])
+    assert together.acceptance is not None
+    assert together.acceptance.accepted_by_position_tokens == by_position
+    assert together.acceptance.window == 3
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_times_of_client_and_server_differ_by_what_lies_between_them(run: str) -> None:
+    """A client sends before the server counts, and reads after: its times to a first token are
+    longer, by 11 to 33 ms here. Per token they differ by 10 %: chunks that come together late.
+    """
+    seen = observed(*RUNS[run][0])
+    client, server = times(seen, "ttft")
+    assert client.count == server.count
+    assert 0.0 < (client.mean_ms or 0.0) - (server.mean_ms or 0.0) < 40.0
+    client, server = times(seen, "tpot")
+    assert client.mean_ms == pytest.approx(server.mean_ms, rel=0.1)
+    client, server = times(seen, "e2e")
+    assert 0.0 < (client.mean_ms or 0.0) - (server.mean_ms or 0.0) < 40.0
+
+
+def test_tokens_of_all_steps_and_of_those_that_drafted() -> None:
+    """499 tokens behind the first ones came in 362 chunks; the 117 steps that drafted kept 149 and
+    added their own.
+    """
+    alone = observed("vllm_bench.json").acceptance
+    scraped = observed("vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt").acceptance
+    for kept in (alone, scraped):
+        assert kept is not None
+        assert kept.steps == 362
+        assert kept.tokens_per_step == pytest.approx(499 / 362)
+        assert kept.tokens_per_draft == pytest.approx(266 / 117)
+
+
+def test_a_result_of_sums_has_both_too() -> None:
+    """1,128 tokens in 571 chunks are 1.98 a step, mean ITL over mean TPOT; drafts keep 3.01."""
+    kept = observed("bench_ngram.json", folder=DATA / "live_vllm").acceptance
+    assert kept is not None
+    assert kept.tokens_per_step == pytest.approx(1128 / 571, rel=1e-3)
+    assert kept.tokens_per_draft == pytest.approx(3.01, abs=1e-3)
+    assert kept.accepted_by_position_tokens == (246, 187, 156)
+
+
+def test_a_client_that_sees_chunks_together_leaves_steps_to_the_server() -> None:
+    """GuideLLM has told 185 chunks apart, the server 186 outputs; 378 tokens are behind the first
+    ones.
+    """
+    alone = observed("guidellm.json").acceptance
+    together = observed(*RUNS["GuideLLM"][0]).acceptance
+    assert alone is not None
+    assert together is not None
+    assert (alone.steps, together.steps) == (185, 186)
+    assert together.tokens_per_step == pytest.approx(378 / 186)
+    assert together.steps_by_accepted == (15, 16, 13, 52)
+
+
+def test_an_answer_states_its_steps() -> None:
+    (run,) = read_services([LIVE / "vllm_answer.json"])
+    (answer,) = run
+    (steps,) = answer.steps
+    assert steps.accepted == (1, 1, 1, 1, 1, 0, 1, 0)
+    assert steps.drafted == (1, 3, 1, 3, 1, 3, 3, 3)
+    kept = joined(run).acceptance
+    assert kept is not None
+    assert kept.replayable
+    assert (kept.drafts, kept.accepted_tokens, kept.window) == (8, 6, 3)
+
+
+def test_arrivals_and_lengths_of_requests() -> None:
+    load = observed("vllm_bench.json").load
+    assert load.arrival_rate_per_s == pytest.approx(11 / (3773.425172696 - 3770.593767413))
+    assert load.asked_rate_per_s == 4.0
+    assert load.prompts is not None
+    assert (load.prompts.mean_tokens, load.prompts.most_tokens) == (pytest.approx(554 / 12), 61)
+
+
+# ---- scrapes
+
+SCRAPE = """vllm:request_success_total{{finished_reason="length"}} {0}
+vllm:generation_tokens_total {1}
+vllm:num_requests_running 3
+vllm:num_requests_waiting {2}
+vllm:kv_cache_usage_perc 0.95
+vllm:prefix_cache_queries_total {1}
+vllm:prefix_cache_hits_total {0}
+vllm:time_to_first_token_seconds_bucket{{le="0.1"}} 0
+vllm:time_to_first_token_seconds_bucket{{le="0.2"}} {0}
+vllm:time_to_first_token_seconds_bucket{{le="+Inf"}} {0}
+vllm:time_to_first_token_seconds_sum {3}
+vllm:time_to_first_token_seconds_count {0}
+"""
+
+
+def test_two_scrapes_are_about_the_time_between_them(tmp_path: Path) -> None:
+    """From 10 to 14 requests: 4, 40 tokens, 4 of 40 looked up were found, half a second to all
+    first tokens.
+    """
+    before = written(tmp_path, SCRAPE.format(10, 100, 0, 1.5), "before.txt")
+    after = written(tmp_path, SCRAPE.format(14, 140, 8, 2.1), "after.txt")
+    seen = read(before, after)
+    assert (seen.load.requests, seen.load.output_tokens) == (4, 40)
+    assert seen.state.hit_rate == pytest.approx(0.1)
+    assert (seen.state.waiting_mean, seen.state.waiting_most) == (4.0, 8.0)
+    (ttft,) = seen.times
+    assert (ttft.count, ttft.mean_ms) == (4, pytest.approx(150.0))
+    assert ttft.p50_ms == pytest.approx(150.0)
+    assert ttft.p90_ms == pytest.approx(190.0)
+    assert seen.acceptance is None
+    assert seen.bottleneck.startswith("KV memory: 4 requests wait")
+    whole = read(after)
+    assert (whole.load.requests, whole.state.scrapes) == (14, 1)
+    both = written(tmp_path, before.read_text() + after.read_text(), "both.txt")
+    assert read(both).load == seen.load
+
+
+def test_a_server_that_began_anew_between_scrapes_is_said(tmp_path: Path) -> None:
+    before = written(tmp_path, SCRAPE.format(10, 100, 0, 1.5), "before.txt")
+    after = written(tmp_path, SCRAPE.format(4, 140, 0, 2.1), "after.txt")
+    with pytest.raises(BadInput, match=r"fell from 10 to 4 .* the server was started anew"):
+        read(before, after)
+    began = "process_start_time_seconds {}\n"
+    before = written(tmp_path, began.format(5) + SCRAPE.format(10, 100, 0, 1.5), "before.txt")
+    after = written(tmp_path, began.format(6) + SCRAPE.format(14, 140, 0, 2.1), "after.txt")
+    with pytest.raises(BadInput, match="the server was started anew"):
+        read(before, after)
+
+
+def test_sglang_shows_its_state_and_a_length(tmp_path: Path) -> None:
+    """Ranks that hold one model together count once, replicas each."""
+    lines = ""
+    for replica in (0, 1):
+        for rank in (0, 1):
+            labels = f'{{tp_rank="{rank}",dp_rank="{replica}"}}'
+            lines += f"sglang:num_running_reqs{labels} 3\nsglang:token_usage{labels} 0.{replica}5\n"
+            lines += f"sglang:spec_accept_length{labels} {'2.5' if replica == 0 else '0.0'}\n"
+    lines += "sglang:prompt_tokens_total 100\nsglang:cached_tokens_total 25\n"
+    seen = read(written(tmp_path, lines, "metrics.txt"))
+    assert seen.engine == "SGLang"
+    assert seen.state.running_most == 6.0
+    assert seen.state.kv_used_share_most == pytest.approx(0.15)
+    assert seen.state.hit_rate == pytest.approx(0.25)
+    assert seen.acceptance is not None
+    assert seen.acceptance.tokens_per_draft == 2.5
+    assert seen.acceptance.drafted_tokens is None
+
+
+def test_tensorrt_llm_counts_drafts(tmp_path: Path) -> None:
+    lines = "trtllm_spec_decode_num_draft_tokens_total 300\n"
+    lines += "trtllm_spec_decode_num_accepted_tokens_total 120\ntrtllm_kv_cache_hit_rate 0.5\n"
+    seen = read(written(tmp_path, lines, "metrics.txt"))
+    assert (seen.engine, seen.state.hit_rate) == ("TensorRT-LLM", 0.5)
+    assert seen.acceptance is not None
+    assert (seen.acceptance.drafted_tokens, seen.acceptance.accepted_tokens) == (300, 120)
+    assert seen.acceptance.tokens_per_draft is None
+    assert seen.acceptance.drafts is None
+
+
+# ---- files written by hand, from the descriptions of their formats
+
+
+def forward_pass(wall_s: float, prefill: int, decode: int) -> dict[str, Any]:
+    scheduled = {
+        "num_prefill_requests": prefill,
+        "sum_prefill_tokens": 512 * prefill,
+        "num_decode_requests": decode,
+        "sum_decode_kv_tokens": 1_000 * decode,
+    }
+    waiting = {"num_prefill_requests": 2, "num_decode_requests": 0}
+    return {
+        "worker_id": "0",
+        "dp_rank": 0,
+        "wall_time": wall_s,
+        "scheduled_requests": scheduled,
+        "queued_requests": waiting,
+    }
+
+
+def test_forward_passes_have_their_times_and_what_was_in_them(tmp_path: Path) -> None:
+    """A heartbeat is no pass."""
+    records = [forward_pass(0.010, 0, 4), forward_pass(0.0, 0, 0), forward_pass(0.030, 1, 4)]
+    path = written(tmp_path, records, "fpm.jsonl")
+    (run,) = read_services([path])
+    assert [each.wall_ms for each in run[0].passes] == [10.0, 30.0]
+    assert [each.prefill_tokens for each in run[0].passes] == [0, 512]
+    seen = joined(run)
+    assert seen.times[0].mean_ms == pytest.approx(20.0)
+    assert (seen.state.running_mean, seen.state.running_most) == (4.5, 5)
+    assert seen.state.waiting_most == 2
+
+
+def test_forward_passes_in_parquet(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "fpm.parquet"
+    frame = pandas.json_normalize([forward_pass(0.010, 0, 4), forward_pass(0.030, 1, 4)])
+    frame.to_parquet(path)
+    assert read(path).times[0].mean_ms == pytest.approx(20.0)
+    pandas.DataFrame([forward_pass(0.010, 0, 4)]).to_parquet(path)
+    assert read(path).times[0].count == 1
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadInput, match="Parquet"):
+        read(path)
+
+
+def test_iterations_of_tensorrt_llm(tmp_path: Path) -> None:
+    drafting = {"numDraftTokens": 8, "numAcceptedTokens": 5, "numRequestsWithDraftTokens": 2}
+    iteration = {
+        "iterLatencyMS": 12.5,
+        "numQueuedRequests": 1,
+        "kvCacheStats": {"maxNumBlocks": 100, "usedNumBlocks": 40, "cacheHitRate": 0.25},
+        "inflightBatchingStats": {"numContextRequests": 1, "numCtxTokens": 64, "numGenRequests": 2},
+        "specDecodingStats": drafting,
+    }
+    seen = read(written(tmp_path, [iteration, iteration], "stats.jsonl"))
+    assert seen.times[0].mean_ms == pytest.approx(12.5)
+    assert (seen.state.kv_used_share_most, seen.state.hit_rate) == (0.4, 0.25)
+    assert seen.acceptance is not None
+    assert seen.acceptance.tokens_per_draft == pytest.approx(1 + 10 / 4)
+
+
+def test_answers_of_sglang_and_tensorrt_llm(tmp_path: Path) -> None:
+    of_sglang = {
+        "text": "not kept",
+        "meta_info": {
+            "prompt_tokens": 10,
+            "completion_tokens": 20,
+            "e2e_latency": 0.5,
+            "spec_verify_ct": 8,
+            "spec_num_correct_drafts": 12,
+            "spec_num_proposed_drafts": 24,
+            "spec_correct_drafts_histogram": [2, 2, 2, 2],
+        },
+    }
+    seen = read(written(tmp_path, of_sglang))
+    assert (seen.engine, seen.load.output_tokens) == ("SGLang", 20)
+    assert seen.acceptance is not None
+    assert seen.acceptance.accepted_by_position_tokens == (6, 4, 2)
+    assert seen.acceptance.tokens_per_draft == pytest.approx(2.5)
+    assert "not kept" not in seen.model_dump_json()
+    counts = {"total_draft_tokens": 9, "total_accepted_draft_tokens": 6, "num_spec_steps": 3}
+    of_trtllm = {"choices": [{"text": "x", "speculative_decoding": counts}]}
+    seen = read(written(tmp_path, of_trtllm))
+    assert seen.engine == "TensorRT-LLM"
+    assert seen.acceptance is not None
+    assert seen.acceptance.tokens_per_draft == pytest.approx(3.0)
+
+
+def test_a_streamed_answer_has_its_counts_in_the_last_chunk(tmp_path: Path) -> None:
+    answer = json.loads((LIVE / "vllm_answer.json").read_text())
+    chunk = {"choices": [{"text": ""}], "model": "target"}
+    lines = [f"data: {json.dumps(part)}\n\n" for part in (chunk, chunk, answer)]
+    seen = read(written(tmp_path, "".join(lines) + "data: [DONE]\n", "stream.txt"))
+    assert seen.load.requests == 1
+    assert seen.acceptance is not None
+    assert seen.acceptance.accepted_tokens == 6
+
+
+SGLANG_BENCH = {
+    "backend": "sglang",
+    "dataset_name": "random",
+    "request_rate": float("inf"),
+    "max_concurrency": 4,
+    "duration": 10.0,
+    "completed": 2,
+    "total_input_tokens": 30,
+    "total_output_tokens": 40,
+    "output_throughput": 4.0,
+    "mean_e2e_latency_ms": 500.0,
+    "mean_ttft_ms": 20.0,
+    "median_ttft_ms": 19.0,
+    "p99_ttft_ms": 30.0,
+    "mean_tpot_ms": 5.0,
+    "mean_itl_ms": 10.0,
+    "accept_length": 2.2,
+}
+
+
+def test_a_result_of_sglang(tmp_path: Path) -> None:
+    seen = read(written(tmp_path, SGLANG_BENCH))
+    assert (seen.engine, seen.load.requests, seen.load.most_concurrent) == ("SGLang", 2, 4)
+    assert seen.load.asked_rate_per_s is None
+    assert seen.acceptance is not None
+    assert seen.acceptance.tokens_per_draft == 2.2
+    assert seen.times_of("e2e")[0].mean_ms == 500.0
+
+
+def test_several_runs_in_a_file_or_a_folder_stay_apart(tmp_path: Path) -> None:
+    lines = written(tmp_path, [SGLANG_BENCH, {**SGLANG_BENCH, "completed": 3}], "runs.jsonl")
+    runs = read_services([lines])
+    assert [run[0].load.requests for run in runs] == [2, 3]
+    with pytest.raises(BadInput, match="holds 2 runs; name it alone"):
+        read_services([lines, LIVE / "vllm_answer.json"])
+    sweep = tmp_path / "sweep"
+    (sweep / "a").mkdir(parents=True)
+    text = (DATA / "live_vllm" / "bench_ngram.json").read_text()
+    for name in ("a/run=0.json", "a/run=1.json"):
+        (sweep / name).write_text(text)
+    (sweep / "summary.json").write_text(f"[{text}, {text}]")
+    (sweep / "params.json").write_text('{"other": 1}')
+    runs = read_services([sweep])
+    assert [run[0].file for run in runs] == ["a/run=0.json", "a/run=1.json"]
+
+
+def test_guidellm_in_yaml(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    report = json.loads((LIVE / "guidellm.json").read_text())
+    path = written(tmp_path, yaml.safe_dump(report), "benchmarks.yaml")
+    assert read(path).load == observed("guidellm.json").load
+
+
+def test_files_that_contradict_each_other_are_told(tmp_path: Path) -> None:
+    bench = json.loads((LIVE / "vllm_bench.json").read_text())
+    bench["total_output_tokens"] = 510
+    path = written(tmp_path, bench)
+    scrapes = [LIVE / f"vllm_bench_metrics_{when}.txt" for when in ("before", "after")]
+    said = "output tokens: 510 in own.json, 511 in vllm_bench_metrics_before.txt, "
+    assert read(path, *scrapes).contradictions == (f"{said}vllm_bench_metrics_after.txt",)
+
+
+def test_what_is_not_held_names_what_adds_it() -> None:
+    alone = {
+        part.remedy for part in observed("bench_ngram.json", folder=DATA / "live_vllm").not_held
+    }
+    assert "vllm bench serve --save-detailed" in alone
+    assert "a scrape of /metrics before and after" in alone
+    assert "vllm serve --per-request-spec-decode-metrics detailed, and its answers" in alone
+    assert observed(*RUNS["GuideLLM"][0]).not_held == ()
