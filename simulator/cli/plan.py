@@ -101,6 +101,17 @@ def limits(command: options.Command) -> options.Command:
 @click.option(
     "--weights", help="Format of the weights: bf16, fp8, int4, ... [default: as published]."
 )
+@click.option(
+    "--apart",
+    type=click.Choice(["no", "try", "only"]),
+    help="Whether prefill and decode may be apart, on replicas of their own: beside replicas that "
+    "do both (try), or alone (only) [default: no].",
+)
+@click.option(
+    "--link",
+    metavar="NAME",
+    help="Link between prefill and decode [default: that between the devices of a replica].",
+)
 @options.output(
     "--save", type=options.NEW_FILE, help="Write the plan file that this line stands for."
 )
@@ -232,12 +243,26 @@ def _read(
         draft=asked.get("draft"),
         weights=asked.get("weights"),
         said=said,
+        apart=asked.get("apart", "no"),
+        link=_link(asked),
         owned={device: count for device, count in owned.items() if count is not None},
     )
     read, document = planned(question, catalogue, overrides, seed)
     if save:
         write(save, saved(document, save.parent))
     return read
+
+
+def _link(asked: PlainData) -> str | None:
+    """Return the link between prefill and decode; raises :class:`BadInput` where they stay
+    together.
+    """
+    link = asked.get("link")
+    if link is None:
+        return None
+    if asked.get("apart", "no") == "no":
+        raise _fault("link", link, "is between prefill and decode; add --apart try")
+    return str(link)
 
 
 def _devices(text: str) -> dict[str, int | None]:

@@ -51,6 +51,7 @@ from simulator.studies.plan.headroom import FillingUp, Headroom, filling_up
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
+from simulator.studies.plan.split_or_not import SplitOrNot, goodput_per_s
 from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
@@ -173,6 +174,8 @@ def fleet(finding: Finding) -> str:
 
 
 def _replicas(finding: Finding) -> str:
+    if finding.candidate.split:
+        return f"{finding.replicas} replicas, {finding.candidate.split}"
     if finding.replicas == 1:
         return "1 replica"
     return f"{finding.replicas} replicas"
@@ -184,7 +187,7 @@ def _words(candidate: Candidate) -> str:
     if not candidate.loaded.scenario.schedule.window and "decoding" not in strategy:
         strategy = f"{strategy} decoding"
     hardware = re.sub(r"\b[a-z]\d+\b", lambda model: model[0].upper(), candidate.hardware)
-    settings = candidate.name.removeprefix(f"{candidate.strategy} on {candidate.hardware}")
+    settings = candidate.placed.removeprefix(f"{candidate.strategy} on {candidate.hardware}")
     return f"{strategy} on {hardware}{settings}"
 
 
@@ -194,6 +197,10 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """
     chosen = study.chosen
     yield "Why", why(chosen, study.binding)
+    if study.split:
+        yield "Split or not", split_words(study.split, chosen)
+        if study.split.kept:
+            yield "What a split costs", split_rule(study.split)
     if chosen.candidate.loaded.scenario.requests.prompts_alone:
         yield (
             "Not measured",
@@ -213,6 +220,74 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
         if not study.search.recommended(finding):
             least = study.search.plan.file.least_chance
             yield "Not recommended", unsure(finding, least)
+
+
+def split_words(compared: SplitOrNot, chosen: Finding) -> str:
+    """Return whether to split, and what the best split of some devices does beside the same devices
+    together.
+    """
+    verdict = "split" if chosen.candidate.split else "do not split"
+    if compared.apart is None:
+        return f"{verdict}: {compared.refused}."
+    split = compared.apart.candidate
+    words = f"{verdict}. {devices_in_words(compared.apart)} split ({split.placed}, {split.split})"
+    if compared.together is None:
+        return f"{words}: {_met(compared.apart)}; no replicas that do both have as many devices."
+    words += f" and together ({compared.together.replicas} x {compared.together.candidate.name}): "
+    times = []
+    for apart, together in zip(compared.apart.measured, compared.together.measured, strict=True):
+        name = limit_name(apart.limit)
+        times.append(f"{name} {_ms(apart.seconds)} instead of {_ms(together.seconds)} ms")
+    gaps = [_longest_gap_s(finding) for finding in (compared.apart, compared.together)]
+    times.append(f"gap between tokens p99 {_ms(gaps[0])} instead of {_ms(gaps[1])} ms")
+    goodput = [goodput_per_s(finding) for finding in (compared.apart, compared.together)]
+    if None not in goodput:
+        good = [number(one or 0.0, 3) for one in goodput]
+        times.append(f"good requests a second {good[0]} instead of {good[1]}")
+    words += (
+        f"{', '.join(times)}; split, {_met(compared.apart)}, together, {_met(compared.together)}"
+    )
+    if compared.cheapest is None:
+        return f"{words}. No split was found that may be recommended."
+    return (
+        f"{words}. The cheapest split that may be recommended is {fleet(compared.cheapest)}, "
+        f"{number(compared.cheapest.cost_usd_per_hour)} USD per hour."
+    )
+
+
+def _met(finding: Finding) -> str:
+    """Return whether a fleet meets the SLO, or what it misses."""
+    if finding.missed is None:
+        return "the SLO is met"
+    return f"{limit_name(finding.missed)} is missed"
+
+
+def _longest_gap_s(finding: Finding) -> float:
+    """Return the longest gap between tokens but for one in a hundred, in seconds."""
+    if finding.outcome is None:
+        return 0.0
+    return float(finding.outcome.serving.tbt.quantile(0.99))
+
+
+def split_rule(compared: SplitOrNot) -> str:
+    """Return how much of their throughput replicas keep that are split, by law, and what a handover
+    takes.
+    """
+    if compared.balance is None:
+        return ""
+    sizes = ", ".join(map(str, compared.kept))
+    kept = ", ".join(map(whole_share, compared.kept.values()))
+    prompts = whole_share(compared.balance.read_share)
+    words = (
+        f"prompts are {prompts} of the work by law, so that the best splits "
+        f"of {sizes} replicas keep {kept} of their throughput"
+    )
+    split = compared.apart
+    handover = split and split.candidate.loaded.scenario.serving.handover
+    if compared.handover_s is not None and handover:
+        taken = f"{_ms(compared.handover_s)} ms in the mean"
+        words += f"; the handover takes {taken} ({handover.link.name})"
+    return f"{words}."
 
 
 def owned_words(study: PlanStudy) -> str:
@@ -606,6 +681,8 @@ def _families(study: PlanStudy) -> Iterator[Family]:
         for path, value in cheapest.candidate.settings:
             _, _, field = path.rpartition(".")
             settings.append(f"{field} {value}")
+        if cheapest.candidate.split:
+            settings.append(str(cheapest.candidate.split))
         in_words = ", ".join(settings) or "as given"
         replicas = str(cheapest.replicas)
         capacity = study.capacities[cheapest.candidate.family]

@@ -60,10 +60,12 @@ from simulator.core.cost.roofline import Roofline
 from simulator.core.cost.rows import Rows
 from simulator.core.quantities import replace_nested
 from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.fleet.handover import PoolRole
 from simulator.core.serving.requests import Request
 from simulator.core.serving.slo import Limit
 from simulator.core.strategies.common.capabilities import ProvenSteps, drafts_first
 from simulator.scenario import Loaded, Scenario
+from simulator.scenario.pools import pool_scenarios
 from simulator.scenario.stability import most_cached
 from simulator.studies.plan.watch import MARGIN, may_exceed
 
@@ -147,6 +149,8 @@ class FleetBounds:
 
     loaded: Loaded
     limits: tuple[Limit, ...]
+    part: PoolRole = "both"
+    """What its replicas do of each request; elsewhere the rest takes no time at all."""
 
     def broken_by(self, replicas: int) -> tuple[str, Limit] | None:
         """Return the name of the bound that rules out so many replicas and the limit that they
@@ -236,12 +240,16 @@ class FleetBounds:
         pairs, place = np.unique(np.stack([computed, prompts]), axis=1, return_inverse=True)
         admissions = np.array([_admission(scenario, *pair) for pair in pairs.T.tolist()])
         first, window = admissions[place.ravel()].T
+        if self.part == "prefill":
+            return first, np.zeros(len(first))
         coarse = prompts // PROMPT_GRID * PROMPT_GRID
         contexts, place = np.unique(coarse, return_inverse=True)
         steps = np.array([_step(scenario, 1, int(context)) for context in contexts])
         step = steps[place]
         if not _room_for_all(self._scenario):
             step = np.minimum(step, first)
+        if self.part == "decode":  # what stands behind the prompt may have been done elsewhere
+            return np.zeros(len(first)), self._steps * step
         return first, window * (self._lengths[:, 1] > 1) + self._steps * step
 
     # ---- demand
@@ -277,9 +285,15 @@ class FleetBounds:
         """
         arrivals = self._arrivals
         outputs = self._lengths[:, 1]
-        prompts = self._prompt_work
-        whole = self._step_work
-        if not self._prompts_elsewhere:
+        if self.part == "decode":
+            prompts = np.zeros(len(arrivals))
+        else:
+            prompts = self._prompt_work
+        if self.part == "prefill":
+            whole = prompts
+        elif self._prompts_elsewhere:
+            whole = self._step_work
+        else:
             whole = prompts + self._step_work
         count = int(self._counted.sum())
         late = {limit: may_exceed(limit, count) for limit in self.limits}
@@ -396,6 +410,44 @@ class FleetBounds:
                 steps += 1
             steps_of_requests.append(float(steps))
         return np.array(steps_of_requests, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class SplitBounds:
+    """Rules out splits of one candidate: each pool has to do its part of every request, as if the
+    other one and the link took no time.
+    """
+
+    loaded: Loaded
+    limits: tuple[Limit, ...]
+
+    def broken_by(self, prefill: int, decode: int) -> tuple[str, Limit] | None:
+        """Return the name of the bound that rules out so many replicas for either, and the limit
+        that they break; None where none does.
+        """
+        for bounds, replicas in zip(self._pools, (prefill, decode), strict=True):
+            if ruled_out := bounds.broken_by(replicas):
+                return ruled_out
+        return None
+
+    @cached_property
+    def _pools(self) -> tuple[FleetBounds, ...]:
+        """Return the bounds of both pools.
+
+        A draft that has nothing of the prompt takes other steps, of which nothing is proven.
+        """
+        scenario = self.loaded.scenario
+        handover = scenario.serving.handover
+        pools = []
+        for pool, own in pool_scenarios(scenario):
+            limits = self.limits
+            if pool.role == "prefill":
+                limits = tuple(limit for limit in limits if limit.metric in ("ttft", "e2e"))
+            elif handover and handover.draft_state == "absent" and scenario.schedule.window:
+                limits = ()
+            loaded = Loaded(own, self.loaded.trace, self.loaded.document, self.loaded.verdicts)
+            pools.append(FleetBounds(loaded, limits, pool.role))
+        return tuple(pools)
 
 
 def _sizes(places: int) -> list[int]:

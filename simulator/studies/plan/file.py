@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -102,6 +102,14 @@ class PlanFile(Frozen):
     """Ways to decode. Fields of a scenario, and ``vary``."""
     replicas: int = Field(default=8, gt=0, le=10_000)
     """The most replicas that a fleet may have."""
+    apart: Literal["no", "try", "only"] = "no"
+    """Whether replicas are also split into those that read prompts and those that decode (``try``),
+    or all fleets are (``only``).
+    """
+    handover: PlainData = Field(default={})
+    """How requests then go over, as ``serving.handover`` of a scenario; by default over the link
+    between the devices of a replica, with a connection for each of them.
+    """
     least_chance: float = Field(default=HELPS, ge=0.0, le=1.0)
     """Least chance that speculation is faster than plain decoding with which a fleet that
     speculates is recommended; 0 asks for none."""
@@ -113,6 +121,17 @@ class PlanFile(Frozen):
                 "slo: needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever"
             )
         return self
+
+
+class FleetSplit(NamedTuple):
+    """Says how many replicas of a fleet read prompts, and how many decode."""
+
+    prefill: int
+    decode: int
+
+    def __str__(self) -> str:
+        """Return both in words."""
+        return f"{self.prefill} for prefill and {self.decode} for decode"
 
 
 @dataclass(frozen=True)
@@ -136,24 +155,47 @@ class Candidate:
     """The same within all that there are, owned or not."""
     fewest: int = 1
     """The fewest replicas that are looked at."""
+    split: FleetSplit | None = None
+    """Its replicas where prefill and decode are apart; None where each does both."""
 
     @property
     def sizes(self) -> list[int]:
         """Return the numbers of replicas that may be rented and that the router has pools for."""
+        if self.split:
+            return [sum(self.split)]
         router = self.loaded.scenario.serving.router
         rented = range(self.fewest, self.most_replicas + 1)
         return [replicas for replicas in rented if router.refusal(replicas) is None]
 
     @property
     def family(self) -> tuple[str, str]:
-        """Return hardware and strategy; candidates that differ in settings alone are one family."""
+        """Return hardware and strategy; candidates that differ in settings alone are one family,
+        and those that are split another.
+        """
+        if self.split:
+            return f"{self.hardware}, apart", self.strategy
         return self.hardware, self.strategy
+
+    @property
+    def placed(self) -> str:
+        """Return the family and the settings, in words: what a replica is, however many there
+        are.
+        """
+        hardware, strategy = self.family
+        return ", ".join([f"{strategy} on {hardware}", *self._varied])
 
     @property
     def name(self) -> str:
         """Return the family and the settings, in words."""
-        varied = (f"{path.split('.')[-1]} {_short(value)}" for path, value in self.settings)
-        return ", ".join([f"{self.strategy} on {self.hardware}", *varied])
+        words = [f"{self.strategy} on {self.hardware}", *self._varied]
+        if self.split:
+            words.append(str(self.split))
+        return ", ".join(words)
+
+    @property
+    def _varied(self) -> list[str]:
+        """Return the values of the fields that are varied, in words."""
+        return [f"{path.split('.')[-1]} {_short(value)}" for path, value in self.settings]
 
     def changed(self, change: Change) -> Self:
         """Return the candidate with its scenario changed."""
@@ -190,16 +232,29 @@ class Plan:
     left_out: tuple[NoCandidate, ...]
     too_large: tuple[Candidate, ...] = ()
     """Those of which one replica needs more devices than are owned."""
+    apart: tuple[Candidate, ...] = ()
+    """Candidates whose prefill and decode may be apart, each as a replica for either."""
 
     @property
     def beyond(self) -> Self:
         """Return the plan of the fleets of more devices than are owned, as far as there are any."""
-        more = []
-        for candidate in (*self.candidates, *self.too_large):
-            from_here = candidate.most_replicas + 1
-            to_rent = candidate.most_to_rent
-            more.append(replace(candidate, fewest=from_here, most_replicas=to_rent))
-        return replace(self, candidates=tuple(more), too_large=())
+        together = map(_more_of, (*self.candidates, *self.too_large))
+        apart = map(_more_of, self.apart)
+        return replace(self, candidates=tuple(together), apart=tuple(apart), too_large=())
+
+    def of(self, candidates: Iterable[Candidate], apart: Iterable[Candidate]) -> Self:
+        """Return the plan with these candidates alone."""
+        return replace(self, candidates=tuple(candidates), apart=tuple(apart))
+
+    def changed(self, change: Callable[[Candidate], Candidate]) -> Self:
+        """Return the plan with every candidate changed."""
+        return self.of(map(change, self.candidates), map(change, self.apart))
+
+
+def _more_of(candidate: Candidate) -> Candidate:
+    """Return a candidate in all the numbers that are more than may be used, and that there are."""
+    most = candidate.most_to_rent
+    return replace(candidate, fewest=candidate.most_replicas + 1, most_replicas=most)
 
 
 def load_plan(
@@ -217,19 +272,37 @@ def load_plan(
     catalogue = catalogue or Catalogue()
     plan = combined(amended(catalogue.plan(name), overrides, seed), catalogue)
     _check_entries(plan)
-    assumed = with_said(plan.file.assumed, plan.candidates)
+    assumed = with_said(plan.file.assumed, plan)
     return replace(plan, file=plan.file.model_copy(update={"assumed": assumed}))
 
 
-def with_said(assumed: Iterable[str], candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Return what was taken by default, and what candidates take over from their engines; every
-    sentence once.
+def with_said(assumed: Iterable[str], plan: Plan) -> tuple[str, ...]:
+    """Return what was taken by default, and what candidates take over from their engines and for
+    their splits; every sentence once.
     """
     said = []
-    for one in candidates:
+    for one in plan.candidates:
         for words in said_of_engine(one.loaded.scenario, one.loaded.document):
             said.append(words)
+    for one in plan.apart:
+        said.append(_said_of_split(plan.file, one))
     return tuple(dict.fromkeys([*assumed, *said]))
+
+
+def _said_of_split(file: PlanFile, candidate: Candidate) -> str:
+    """Return how the requests of a split candidate go over, in words."""
+    handover = candidate.loaded.scenario.serving.handover
+    if handover is None:
+        return ""
+    stated = "as stated"
+    if "link" not in file.handover:
+        stated = f"the link between the devices of {candidate.hardware}"
+    words = f"prefill apart from decode: caches go over {handover.link.name} ({stated})"
+    if "connections" not in file.handover:
+        words += ", a connection for each device of a replica"
+    if candidate.loaded.scenario.schedule.window:
+        words += f"; what the draft has of a prompt: {handover.draft_state}"
+    return words
 
 
 def amended(document: Document, overrides: tuple[str, ...], seed: int | None) -> Document:
@@ -251,17 +324,20 @@ def combined(document: Document, catalogue: Catalogue) -> Plan:
     base = _base(document, catalogue)
     candidates = []
     too_large = []
+    apart = []
     left_out = []
     for names in product(file.hardware, file.strategies):
         for combination in _combinations(file, document, base, catalogue, *names):
             if isinstance(combination, NoCandidate):
                 left_out.append(combination)
+            elif combination.split:
+                apart.append(combination)
             elif combination.most_replicas:
                 candidates.append(combination)
             else:
                 too_large.append(combination)
                 left_out.append(_more_than_owned(file, document, combination))
-    return Plan(file, tuple(candidates), tuple(left_out), tuple(too_large))
+    return Plan(file, tuple(candidates), tuple(left_out), tuple(too_large), tuple(apart))
 
 
 def _more_than_owned(file: PlanFile, document: Document, candidate: Candidate) -> NoCandidate:
@@ -348,9 +424,13 @@ def _combinations(
             for field_path, value in settings:
                 scenario.override(f"{field_path}={in_a_line(value)}")
                 catalogue.expand(scenario)
-            yield _candidate(
+            apart = None if file.apart == "no" else deepcopy(scenario)
+            whole = _candidate(
                 file, document, checked(scenario, catalogue), hardware, strategy, settings
             )
+            yield whole
+            if apart is not None:
+                yield _split(file, document, whole, apart, catalogue)
         except BadInput as error:
             words = [f"{field_path} {_short(value)}" for field_path, value in settings]
             yield NoCandidate(
@@ -358,6 +438,38 @@ def _combinations(
                 ", ".join([f"{strategy} on {hardware}", *words]),
                 _as_set_here(error),
             )
+
+
+def _split(
+    file: PlanFile, document: Document, whole: Candidate, scenario: Document, catalogue: Catalogue
+) -> Candidate | NoCandidate:
+    """Return a candidate, whose ``scenario`` is given, with a replica for prefill and one for
+    decode; or why they cannot be apart.
+    """
+    where = document.place(("apart",))
+    target = whole.loaded.scenario.target
+    handover: PlainData = deepcopy(file.handover)
+    link = scenario.get(("target", "link"))
+    if "link" not in handover and isinstance(link, dict):
+        handover["link"] = deepcopy(link)
+    handover.setdefault("connections", target.tensor_parallel if target else 1)
+    try:
+        if "link" not in handover:
+            message = "no link is known over which requests would go; state one: {link: NAME}"
+            raise document.refusal(("handover",), message)
+        scenario.put(("serving", "replicas"), 1, where)
+        scenario.put(("serving", "scaling"), None, where)
+        scenario.put(("serving", "pools"), [{"role": "prefill"}, {"role": "decode"}], where)
+        scenario.put(("serving", "handover"), handover, where)
+        catalogue.expand(scenario)
+        loaded = _priced(file, checked(scenario, catalogue))
+        if loaded.scenario.requests.prompts_alone:
+            message = "no output has a second token, so that nothing is decoded"
+            raise document.refusal(("apart",), message)
+    except BadInput as error:
+        name = f"{whole.name}, prefill and decode apart"
+        return NoCandidate(whole.family, name, _as_set_here(error))
+    return replace(whole, loaded=loaded, split=FleetSplit(1, 1))
 
 
 def _as_set_here(error: BadInput) -> BadInput:

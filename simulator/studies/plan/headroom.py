@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.parallel import say
 from simulator.core.plain import PlainData
@@ -35,27 +34,27 @@ from simulator.core.serving.load.busier import (
     FEWEST,
     busier,
     is_steady,
-    rate_per_s,
     requests_in_words,
 )
 from simulator.core.serving.requests import Request
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import law, tuned
-from simulator.scenario.stability import cached_tokens
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.search import Finding, keeps
+from simulator.studies.plan.throughput import (
+    OVERLOADED,
+    by_law,
+    full_step_s,
+    occupied_s,
+    offered_per_s,
+)
 
 PRECISION = 0.05
 """Relative width at which the search ends."""
 SHORTFALL = 0.25
 """The same below the traffic of the plan: how little is carried there decides nothing, and such
 runs are long.
-"""
-OVERLOADED = 0.5
-"""Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry
-all of it.
 """
 BEHIND = 0.05
 """Share of arrivals that may stay behind; in runs this short, more than chance leaves there."""
@@ -157,7 +156,7 @@ def settling_s(loaded: Loaded) -> float:
     _, output, _ = loaded.scenario.lengths
     waiting = max((limit.seconds for limit in limits if limit.metric == "ttft"), default=0.0)
     each = [limit.seconds for limit in limits if limit.metric == "tpot"]
-    decoding = output * min([_full_step_s(loaded), *each])
+    decoding = output * min([full_step_s(loaded), *each])
     whole = [limit.seconds for limit in limits if limit.metric == "e2e"]
     request_s = min([waiting + decoding, *whole])
     return max(SETTLED * request_s, THIRDS * _session_s(loaded, request_s))
@@ -199,43 +198,6 @@ def filling_up(finding: Finding) -> FillingUp | None:
     if begin_s >= enough_s:
         return None
     return FillingUp(begin_s, session_s, ceil(rate * enough_s))
-
-
-def offered_per_s(loaded: Loaded) -> float:
-    """Return how many requests come in a second, in the mean, of sessions turns; infinity where all
-    come at once.
-    """
-    requests = loaded.scenario.requests
-    if requests.sessions is None:
-        return rate_per_s(requests)
-    return requests.offered_per_s(loaded.scenario.seed) or inf
-
-
-def _full_step_s(loaded: Loaded) -> float:
-    """Return seconds per token in a full batch, by law."""
-    if loaded.scenario.lengths[1] <= 1.0:
-        return 0.0
-    ready = tuned(loaded)
-    return float(law(ready.scenario, ready.acceptance(), full_batch(loaded)).tpot_s)
-
-
-def full_batch(loaded: Loaded) -> int:
-    """Return the requests that have a place, and room in the cache, at a time."""
-    scenario = loaded.scenario
-    memory = scenario.memory()
-    prompt, output, _ = scenario.lengths
-    room = memory.total / max(1, memory.needed(int(prompt + output)))
-    return max(1, int(min(scenario.batch, room)))
-
-
-def occupied_s(loaded: Loaded) -> tuple[float, float]:
-    """Return seconds of a replica per prompt token, and per output token in a full batch, by
-    law.
-    """
-    scenario = loaded.scenario
-    prompt = max(1, int(scenario.lengths[0]))
-    prefill = float(scenario.cost.prefill("target", Rows.prefill(prompt)).wall_s)
-    return prefill / prompt, _full_step_s(loaded) / full_batch(loaded)
 
 
 def headroom(finding: Finding) -> Headroom:
@@ -338,17 +300,6 @@ def _carried(finding: Finding, times: float) -> _Run | None:
     if is_steady(finding.candidate.loaded.scenario.requests) and drift(arrivals, ends) > BEHIND:
         return None
     return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))
-
-
-def by_law(loaded: Loaded, replicas: int) -> float:
-    """Return the multiple of its traffic that so many replicas should be able to carry, by law, if
-    it goes on.
-    """
-    prompt, output, _ = loaded.scenario.lengths
-    of_prompt, of_output = occupied_s(loaded)
-    if loaded.scenario.requests.sessions is not None:
-        prompt -= cached_tokens(loaded.scenario)
-    return 0.95 * replicas / (offered_per_s(loaded) * (prompt * of_prompt + output * of_output))
 
 
 def _unsure(loaded: Loaded) -> float:

@@ -70,6 +70,10 @@ class PlanQuestion:
     """What else was taken by default, in words."""
     owned: Mapping[str, int] = field(default_factory=dict)
     """How many of a device are owned, by its name; of others as many as are needed are rented."""
+    apart: str = "no"
+    """Whether prefill and decode may be apart: no, try or only."""
+    link: str | None = None
+    """The link between them; by default that between the devices of a replica."""
 
 
 def planned(
@@ -101,7 +105,7 @@ def planned(
             data["assumed"].append(f"{name}: left out, as {first.reason}")
     names_left = {*data["hardware"], *data["strategies"]}
     kept = [left_out for left_out in plan.left_out if names_left.issuperset(left_out.family)]
-    said = with_said(data["assumed"], candidates)
+    said = with_said(data["assumed"], plan)
     file = plan.file.model_copy(update={"assumed": said})
     return replace(plan, file=file, left_out=tuple(kept)), document
 
@@ -136,6 +140,10 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     if methods.heads:
         data["heads"] = methods.heads
     data["replicas"] = DEFAULTS["replicas"]["value"]
+    if question.apart != "no":
+        data["apart"] = question.apart
+    if question.link:
+        data["handover"] = {"link": question.link}
     return Document(data, dict(_places(data, question)))
 
 
@@ -230,6 +238,8 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         ("scenario", "target", "model"): f"--model {question.model}",
         ("scenario", "target", "weights"): f"--weights {question.weights}",
         ("scenario", "requests"): _load_option(question),
+        ("apart",): f"--apart {question.apart}",
+        ("handover",): f"--link {question.link}",
     }
     if question.engine:
         for name in question.devices:

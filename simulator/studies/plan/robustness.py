@@ -32,7 +32,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.loading import FEW, written_by
 from simulator.scenario.uncertain.devices import devices, with_slower
 from simulator.scenario.uncertain.draws import SHARE, Interval
-from simulator.studies.plan.file import Change, Plan
+from simulator.studies.plan.file import Candidate, Change
 from simulator.studies.plan.headroom import lasting_s, with_more
 from simulator.studies.plan.search import Finding, Search, examine, keeps, search
 
@@ -171,14 +171,14 @@ def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sens
         return Sensitivity(name, None, reason=error.faults[0].message)
     if searched.recommended(again):
         return Sensitivity(name, again, holds=True)
-    harder = []
-    for candidate in searched.plan.candidates:
+
+    def harder(candidate: Candidate) -> Candidate:
         try:
-            harder.append(candidate.changed(change))
+            return candidate.changed(change)
         except BadInput:  # a candidate without links, or with nothing to accept, is as it was
-            harder.append(candidate)
-    plan = Plan(searched.plan.file, tuple(harder), searched.plan.left_out)
-    return Sensitivity(name, search(plan, first_only=True).best)
+            return candidate
+
+    return Sensitivity(name, search(searched.plan.changed(harder), first_only=True).best)
 
 
 def chance(chosen: Finding, draws: int = DRAWS) -> Chance:

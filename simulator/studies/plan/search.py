@@ -17,11 +17,11 @@ where no later request can mend it. So the answer is that of simulating all pair
 more machines always help. All runs have the same arrivals, lengths and recordings.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import groupby
-from math import floor
+from math import floor, inf
 from typing import Literal, NamedTuple
 
 from simulator.core.faults import Infeasible
@@ -34,13 +34,20 @@ from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import Drawn
-from simulator.studies.plan.bounds import FleetBounds
-from simulator.studies.plan.file import Candidate, Plan
+from simulator.studies.plan.bounds import FleetBounds, SplitBounds
+from simulator.studies.plan.file import Candidate, FleetSplit, Plan
+from simulator.studies.plan.splits import every_split
 from simulator.studies.plan.watch import LimitBrokenError, LimitsKeptError, Watch
 
 Until = Literal["end", "exceeded", "known"]
 """How far a run goes: to its end, until too many requests that have ended exceeded a limit, or
 until it is known that they will.
+"""
+RuledOut = Callable[[int], tuple[str, Limit] | None]
+"""Takes replicas; returns the bound that rules them out and the limit that they break, or None."""
+DEAREST = 2.0
+"""Price of a fleet whose prefill and decode are apart, over that of the answer, up to which one is
+looked for.
 """
 
 
@@ -160,7 +167,7 @@ class Search:
     def best(self) -> Finding | None:
         """Return the answer; None where no fleet that meets the SLO is recommended."""
         recommended = filter(self.recommended, self.findings)
-        return min(recommended, key=_rank, default=None)
+        return min(recommended, key=rank, default=None)
 
     def recommended(self, finding: Finding) -> bool:
         """Return whether a fleet may be the answer: it meets the SLO, and where it speculates, that
@@ -176,7 +183,7 @@ class Search:
         recommended, cheapest first, then the others.
         """
         cheapest: dict[tuple[str, str], Finding] = {}
-        kept = sorted((finding for finding in self.findings if finding.kept), key=_rank)
+        kept = sorted((finding for finding in self.findings if finding.kept), key=rank)
         for finding in sorted(kept, key=lambda finding: not self.recommended(finding)):
             cheapest.setdefault(finding.candidate.family, finding)
         return cheapest
@@ -191,12 +198,13 @@ class Search:
         has only one.
         """
         for finding in self.findings:
-            if finding.candidate is chosen.candidate and finding.replicas == chosen.replicas - 1:
+            placed = finding.candidate.placed == chosen.candidate.placed
+            if placed and finding.replicas == chosen.replicas - 1:
                 return finding.missed
         return None
 
 
-def _rank(finding: Finding) -> tuple[float, float]:
+def rank(finding: Finding) -> tuple[float, float]:
     """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare
     comes first.
     """
@@ -206,43 +214,96 @@ def _rank(finding: Finding) -> tuple[float, float]:
 def search(plan: Plan, first_only: bool = False) -> Search:
     """Look at fleets by cost until every family has its answer, or with ``first_only`` until any
     has; return all of them. No family has one before a fleet may be recommended.
+
+    Then at those whose prefill and decode are apart, where the plan says so: up to ``DEAREST``
+    times the price of the answer, or ``first_only`` no dearer, until one may be recommended.
     """
     limits = plan.file.slo.limits
     until: Until = "known" if first_only else "exceeded"
     bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
-    for cost, group in groupby(
-        _pairs(plan), key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6)
-    ):
+    for _, group in _by_cost(_pairs(plan)):
         at_this_cost = []
         for candidate, replicas in group:
             if candidate.family not in answered:
-                say(f"${cost:g} per hour: {replicas} x {candidate.name}")
-                if ruled_out := bounds[id(candidate)].broken_by(replicas):
-                    at_this_cost.append(
-                        Finding(candidate, replicas, bound=ruled_out[0], broken=ruled_out[1])
-                    )
-                else:
-                    at_this_cost.append(examine(candidate, replicas, until))
+                ruled_out = bounds[id(candidate)].broken_by
+                at_this_cost.append(_looked_at(candidate, replicas, until, ruled_out))
         findings += at_this_cost
         looked_at = Search(plan, tuple(findings))
         if any(finding.kept for finding in at_this_cost) and looked_at.best:
             answered = {finding.candidate.family for finding in findings if finding.kept}
         if first_only and answered:
             break
-    return Search(plan, tuple(findings))
+    together = Search(plan, tuple(findings))
+    most = inf
+    if together.best:
+        most = (1.0 if first_only else DEAREST) * together.best.cost_usd_per_hour
+    return Search(plan, (*findings, *_apart(plan, most, until)))
+
+
+def _apart(plan: Plan, most_usd_per_hour: float, until: Until) -> list[Finding]:
+    """Return the fleets whose prefill and decode are apart, by cost up to the first at which one
+    may be recommended.
+    """
+    limits = plan.file.slo.limits
+    bounds = {candidate.placed: SplitBounds(candidate.loaded, limits) for candidate in plan.apart}
+    splits = [(candidate, sum(candidate.split or ())) for candidate in every_split(plan)]
+    findings: list[Finding] = []
+    for cost, group in _by_cost(splits):
+        if cost > most_usd_per_hour:
+            break
+        for candidate, replicas in group:
+            ruled_out = partial(_split_broken, bounds[candidate.placed], candidate.split)
+            findings.append(_looked_at(candidate, replicas, until, ruled_out))
+        if Search(plan, tuple(findings)).best:
+            break
+    return findings
+
+
+def _split_broken(
+    bounds: SplitBounds, split: FleetSplit | None, replicas: int
+) -> tuple[str, Limit] | None:
+    """Return which bound rules out a split of so many replicas, and the limit that they break."""
+    if split is None or sum(split) != replicas:
+        return None
+    return bounds.broken_by(*split)
+
+
+def _looked_at(candidate: Candidate, replicas: int, until: Until, ruled_out: RuledOut) -> Finding:
+    """Return what is found of a fleet: that a bound rules it out, or else what its run shows."""
+    cost = round(candidate.price_usd_per_hour * replicas, 6)
+    say(f"${cost:g} per hour: {replicas} x {candidate.name}")
+    if broken := ruled_out(replicas):
+        return Finding(candidate, replicas, bound=broken[0], broken=broken[1])
+    return examine(candidate, replicas, until)
+
+
+def _by_cost(
+    pairs: Iterable[tuple[Candidate, int]],
+) -> Iterator[tuple[float, Iterator[tuple[Candidate, int]]]]:
+    """Yield candidates and replicas of equal cost (USD per hour), the cheapest first, those of one
+    cost in their order.
+    """
+
+    def cost(pair: tuple[Candidate, int]) -> float:
+        candidate, replicas = pair
+        return round(candidate.price_usd_per_hour * replicas, 6)
+
+    yield from groupby(sorted(pairs, key=cost), key=cost)
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
-    """Return every candidate with every number of replicas that may be rented, by cost, then in the
-    order of the file.
+    """Return every candidate whose replicas do both, with every number of them that may be rented;
+    none where all are to be apart.
     """
-    pairs = []
+    pairs: list[tuple[Candidate, int]] = []
+    if plan.file.apart == "only":
+        return pairs
     for candidate in plan.candidates:
         for replicas in candidate.sizes:
             pairs.append((candidate, replicas))
-    return sorted(pairs, key=lambda pair: round(pair[0].price_usd_per_hour * pair[1], 6))
+    return pairs
 
 
 def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> Finding:
@@ -315,7 +376,11 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
-    """Return the scenario with so many replicas behind its router, at any time."""
+    """Return the scenario with so many replicas behind its router, at any time; one whose prefill
+    and decode are apart has them already.
+    """
+    if loaded.scenario.serving.pools:
+        return loaded
     fixed = {"replicas": replicas, "scaling": None}
     return loaded.replace(serving=loaded.scenario.serving.model_copy(update=fixed))
 
@@ -324,7 +389,11 @@ def nearest_miss(plan: Plan) -> Finding | None:
     """Return the fleet that misses by least, of all candidates with all the replicas they may have;
     each runs to its end. None where one replica of any needs more devices than are owned.
     """
-    largest = (examine(candidate, candidate.sizes[-1], "end") for candidate in plan.candidates)
+    fleets = [(candidate, candidate.sizes[-1]) for candidate in plan.candidates]
+    if plan.file.apart == "only":
+        largest_of = {candidate.placed: candidate for candidate in every_split(plan)}
+        fleets = [(candidate, candidate.sizes[-1]) for candidate in largest_of.values()]
+    largest = (examine(candidate, replicas, "end") for candidate, replicas in fleets)
     return min(largest, key=lambda finding: finding.tightest.strain, default=None)
 
 
@@ -336,14 +405,16 @@ def enough(searched: Search) -> dict[str, Finding | None]:
     doing = set[str]()
     for finding in filter(searched.recommended, searched.findings):
         doing.update(finding.candidate.devices)
-    found: dict[str, Finding | None] = {}
+    would: dict[str, Finding | None] = {}
     for name, offer in plan.file.devices.items():
         if offer.owned is None or name in doing:
             continue
         say(f"{offer.owned} x {name} do not do; looking for how many would")
-        using = [one for one in plan.beyond.candidates if name in one.devices]
-        found[name] = search(replace(plan, candidates=tuple(using)), first_only=True).best
-    return found
+        beyond = plan.beyond
+        together = [one for one in beyond.candidates if name in one.devices]
+        apart = [one for one in beyond.apart if name in one.devices]
+        would[name] = search(beyond.of(together, apart), first_only=True).best
+    return would
 
 
 def devices_in_words(finding: Finding) -> str:
@@ -386,7 +457,7 @@ def no_answer(
     """Return the error of a plan without an answer, which names the nearest miss, and how many
     devices would do where those that are owned do not.
     """
-    owned = [too_few(plan, name, found) for name, found in would.items()]
+    owned = [too_few(plan, name, fleet) for name, fleet in would.items()]
     if nearest is None:
         message = "; ".join(["one replica needs more than is owned", *owned])
         return Infeasible.at(plan.file.name, message, "devices")

@@ -39,6 +39,7 @@ from simulator.studies.plan.search import (
     replicated,
     search,
 )
+from simulator.studies.plan.split_or_not import SplitOrNot, split_data, split_or_not
 from simulator.studies.what_if import WhatIf, what_if
 
 FEWER = 1
@@ -94,6 +95,8 @@ class PlanStudy:
     """For each device of which those that are owned do not do, the cheapest fleet of more of them
     that would; None where no number does.
     """
+    split: SplitOrNot | None
+    """The devices of the answer together and split; None where the plan splits nothing."""
     break_even: BreakEven | None
     schedule: WindowSchedule | None
     lengths: DraftLengths
@@ -139,8 +142,11 @@ class PlanStudy:
         by cost.
         """
         cheapest: dict[tuple[str, str], Finding | None] = dict(self.search.by_family)
-        for candidate in self.search.plan.candidates:
-            cheapest.setdefault(candidate.family, None)
+        if self.search.plan.file.apart != "only":
+            for candidate in self.search.plan.candidates:
+                cheapest.setdefault(candidate.family, None)
+        for finding in self.search.findings:
+            cheapest.setdefault(finding.candidate.family, None)
         return cheapest
 
 
@@ -189,6 +195,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         rests_on=doubt,
         decision=decided,
         enough=enough(searched),
+        split=split_or_not(searched, chosen),
         break_even=even,
         schedule=table,
         lengths=lengths,
@@ -323,6 +330,7 @@ def summary(answered: PlanStudy) -> PlainData:
         "capacity_ratio": answered.capacity,
         "headroom": answered.headroom.as_data(),
         "owned": owned_data(answered),
+        "split": split_data(answered.split),
         "cache_cost": cost_data(answered.cache_cost),
         "longer": {
             "requests": longer.requests,
@@ -378,6 +386,7 @@ def finding_data(finding: Finding) -> PlainData:
         "strategy": candidate.strategy,
         "settings": dict(candidate.settings),
         "replicas": finding.replicas,
+        "split": candidate.split and candidate.split._asdict(),
         "devices": finding.devices,
         "cost_usd_per_hour": finding.cost_usd_per_hour,
         "cost_usd_per_million_tokens": None,

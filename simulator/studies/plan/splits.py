@@ -1,0 +1,109 @@
+"""Split a fleet into replicas that read prompts and replicas that decode.
+
+A request keeps a replica busy for R seconds with its prompt, and for D with its output, by law: in
+the largest batch in which a token takes no longer than the SLO allows. Of n replicas that do both
+each serves 1 / (R + D) requests a second; of x for prefill and n - x for decode the slower pool
+bounds what goes through (:mod:`simulator.core.serving.fleet.tandem`)::
+
+    together  n / (R + D)
+    apart     min(x / R, (n - x) / D)        as much only where x / n = R / (R + D)
+
+So of all splits of n those nearest to that balance are looked at, ``NEAREST`` of them; of steady
+traffic none by which less than ``OVERLOADED`` would be carried by law.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any
+
+from simulator.core.serving.fleet.tandem import Tandem
+from simulator.core.serving.load.busier import is_steady
+from simulator.scenario import Loaded
+from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.stability import cached_tokens
+from simulator.studies.plan.file import Candidate, FleetSplit, Plan
+from simulator.studies.plan.throughput import OVERLOADED, by_law, full_batch, occupied_s
+
+NEAREST = 2
+"""Splits of so many replicas that are looked at: those with the most throughput by law."""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Says for how long a request keeps a replica busy by law, with its prompt and its output."""
+
+    read_s: float
+    decode_s: float
+
+    @property
+    def read_share(self) -> float:
+        """Return the share of prompts in the work, of 1."""
+        return self.read_s / (self.read_s + self.decode_s)
+
+    def per_s(self, split: FleetSplit) -> float:
+        """Return the requests a second of a split, bounded by its slower pool."""
+        return Tandem(self.read_s, 0.0, self.decode_s, *split).most_per_s
+
+    def nearest(self, replicas: int) -> list[FleetSplit]:
+        """Return the ``NEAREST`` splits of so many replicas, most requests a second first."""
+        every = [FleetSplit(reading, replicas - reading) for reading in range(1, replicas)]
+        return sorted(every, key=self.per_s, reverse=True)[:NEAREST]
+
+    def kept(self, replicas: int) -> float:
+        """Return the share of the throughput of so many replicas that their best split keeps."""
+        together = replicas / (self.read_s + self.decode_s)
+        return self.per_s(self.nearest(replicas)[0]) / together
+
+
+def balance(loaded: Loaded) -> Balance:
+    """Return the balance of a scenario by law."""
+    loaded = tuned(loaded)
+    prompt, output, _ = loaded.scenario.lengths
+    if loaded.scenario.requests.sessions is not None:
+        prompt -= cached_tokens(loaded.scenario)
+    of_prompt, _ = occupied_s(loaded)
+    return Balance(prompt * of_prompt, output * _token_s(loaded))
+
+
+def _token_s(loaded: Loaded) -> float:
+    """Return seconds of a replica per output token, in the largest batch of 1, 2, 4, ... and a full
+    one in which TPOT is within the SLO by law; alone where it is within it nowhere.
+    """
+    scenario = loaded.scenario
+    full = full_batch(loaded)
+    limits = scenario.slo.limits if scenario.slo else ()
+    allowed_s = min((limit.seconds for limit in limits if limit.metric == "tpot"), default=inf)
+    for batch in (full, *(1 << power for power in reversed(range(full.bit_length())))):
+        tpot_s = float(law(scenario, loaded.acceptance(), batch).tpot_s)
+        if tpot_s <= allowed_s or batch == 1:
+            break
+    return tpot_s / batch
+
+
+def split_as(candidate: Candidate, split: FleetSplit) -> Candidate:
+    """Return a candidate whose prefill and decode are apart with so many replicas for either."""
+    return replace(candidate.changed(partial(_with_pools, split=split)), split=split)
+
+
+def _with_pools(loaded: Loaded, split: FleetSplit) -> Loaded:
+    """Return a scenario with so many replicas in its two pools."""
+    serving = loaded.scenario.serving
+    pools = []
+    for pool, replicas in zip(serving.pools or (), split, strict=True):
+        pools.append(pool.model_copy(update={"replicas": replicas}))
+    changes: dict[str, Any] = {"pools": tuple(pools)}
+    return loaded.replace(serving=serving.model_copy(update=changes))
+
+
+def every_split(plan: Plan) -> Iterator[Candidate]:
+    """Yield the splits of a plan that are looked at, of every number of replicas."""
+    for candidate in plan.apart:
+        even = balance(candidate.loaded)
+        steady = is_steady(candidate.loaded.scenario.requests)
+        for replicas in range(max(2, candidate.fewest), candidate.most_replicas + 1):
+            for split in even.nearest(replicas):
+                divided = split_as(candidate, split)
+                if not steady or by_law(divided.loaded, replicas) >= OVERLOADED:
+                    yield divided

@@ -1,0 +1,70 @@
+"""What a replica serves by law: seconds per prompt and output token in a full batch, and the
+traffic that so many of them should be able to carry.
+"""
+
+from math import inf
+
+from simulator.core.cost.rows import Rows
+from simulator.core.serving.fleet.tandem import Tandem
+from simulator.core.serving.load.busier import rate_per_s
+from simulator.scenario import Loaded
+from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.stability import cached_tokens
+
+OVERLOADED = 0.5
+"""Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry
+all of it.
+"""
+
+
+def offered_per_s(loaded: Loaded) -> float:
+    """Return how many requests come in a second, in the mean, of sessions turns; infinity where all
+    come at once.
+    """
+    requests = loaded.scenario.requests
+    if requests.sessions is None:
+        return rate_per_s(requests)
+    return requests.offered_per_s(loaded.scenario.seed) or inf
+
+
+def full_step_s(loaded: Loaded) -> float:
+    """Return seconds per token in a full batch, by law."""
+    if loaded.scenario.lengths[1] <= 1.0:
+        return 0.0
+    ready = tuned(loaded)
+    return float(law(ready.scenario, ready.acceptance(), full_batch(loaded)).tpot_s)
+
+
+def full_batch(loaded: Loaded) -> int:
+    """Return the requests that have a place, and room in the cache, at a time."""
+    scenario = loaded.scenario
+    memory = scenario.memory()
+    prompt, output, _ = scenario.lengths
+    room = memory.total / max(1, memory.needed(int(prompt + output)))
+    return max(1, int(min(scenario.batch, room)))
+
+
+def occupied_s(loaded: Loaded) -> tuple[float, float]:
+    """Return seconds of a replica per prompt token, and per output token in a full batch, by
+    law.
+    """
+    scenario = loaded.scenario
+    prompt = max(1, int(scenario.lengths[0]))
+    prefill = float(scenario.cost.prefill("target", Rows.prefill(prompt)).wall_s)
+    return prefill / prompt, full_step_s(loaded) / full_batch(loaded)
+
+
+def by_law(loaded: Loaded, replicas: int) -> float:
+    """Return the multiple of its traffic that so many replicas should be able to carry, by law, if
+    it goes on.
+    """
+    prompt, output, _ = loaded.scenario.lengths
+    of_prompt, of_output = occupied_s(loaded)
+    if loaded.scenario.requests.sessions is not None:
+        prompt -= cached_tokens(loaded.scenario)
+    serving = loaded.scenario.serving
+    if serving.pools:
+        decodes = serving.decoding
+        queues = Tandem(prompt * of_prompt, 0.0, output * of_output, replicas - decodes, decodes)
+        return 0.95 * queues.most_per_s / offered_per_s(loaded)
+    return 0.95 * replicas / (offered_per_s(loaded) * (prompt * of_prompt + output * of_output))
