@@ -68,6 +68,7 @@ CLASSES = {
     "model": "core.cost.model:ModelSpec",
     "method": "studies.method_features:MethodFile",
     "acceptance": "scenario.bank:LentMeans",
+    "observed": "inputs.services.observed:Observed",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
 

@@ -61,6 +61,9 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
         **{study.name: PaperEntry(study) for study in studies_of_papers().values()},
     },
     "Data and validation": {
+        "observe": Entry(
+            "observe", "observe", "A running service: load, times, acceptance, bottleneck."
+        ),
         "trace": Entry(
             "trace", "trace", "Recorded acceptance: inspect, convert, re-scale, record."
         ),

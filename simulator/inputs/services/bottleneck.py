@@ -12,6 +12,8 @@ MUCH = 0.2
 
 def bottleneck_of(times: Sequence[MeasuredTime], state: ObservedState, load: ObservedLoad) -> str:
     """Return what holds a service back, and what that is said by."""
+    if load.requests == 0:
+        return "Idle: no request ended meanwhile, so nothing is seen to hold it back."
     by_server = _means(times, "server")
     parts = _parts(by_server)
     if state.preemptions:

@@ -72,7 +72,7 @@ def finite(text: str, line: int) -> float:
     return value
 
 
-def increase(name: str, values: Sequence[float]) -> float:
+def increase(name: str, values: Sequence[float], file: str = "") -> float:
     """Return how much a counter grew over all scrapes, or what it is in the only one; raises
     :class:`BadInput` where it fell.
     """
@@ -80,9 +80,9 @@ def increase(name: str, values: Sequence[float]) -> float:
         if after < before:
             message = f"the counter {name} fell from {before:g} to {after:g} between two scrapes"
             raise BadInput.at(
-                "",
+                file,
                 f"{message}: the server was started anew in between; take two scrapes behind that, "
-                "and state the earlier one first",
+                "and name the earlier one first",
             )
     if len(values) == 1:
         return values[0]

@@ -178,7 +178,7 @@ class Scrapes:
         return scraped[0] if self.count > 1 and len(scraped) == self.count else 0.0
 
     def _grown(self, name: str, scraped: Sequence[float]) -> float:
-        increase(name, scraped)
+        increase(name, scraped, self.file)
         return scraped[-1] - self._before(scraped)
 
     @staticmethod
@@ -192,6 +192,11 @@ class ScrapeText(NamedTuple):
     path: str
     lines: Sequence[str]
 
+    @property
+    def name(self) -> str:
+        """Return the name of a file without its folder; an address as it is."""
+        return self.path if "://" in self.path else Path(self.path).name
+
 
 def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) -> ServiceFile:
     """Return what passed between the scrapes of a server; ``between_s`` seconds lie between the
@@ -200,10 +205,12 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
     Raises :class:`BadInput` for a counter that fell, for lines that are none of the format, and
     where no engine is known.
     """
-    file = ", ".join(dict.fromkeys(Path(scrape.path).name for scrape in scraped))
-    lines: list[str] = []
     for scrape in scraped:
         _check_lines(scrape)
+    lines: list[str] = []
+    in_order = _by_age(scraped)
+    file = ", ".join(dict.fromkeys(scrape.name for scrape in in_order))
+    for scrape in in_order:
         lines += scrape.lines
     values = series(lines, _all_names())
     engines = []
@@ -216,9 +223,36 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
         raise BadInput.at(file, f"holds metrics of {what}; expected those of one of {known}")
     _check_same_process(file, values)
     for (name, _), scrapes in values.items():
-        if name.endswith(("_total", "_count", "_bucket")):
-            increase(name, scrapes)
+        if _counts(name):
+            increase(name, scrapes, file)
     return _service_file(Scrapes(file, engines[0], values), between_s)
+
+
+def _by_age(scraped: Sequence[ScrapeText]) -> Sequence[ScrapeText]:
+    """Return scrapes of one process from the earliest on, by what they have counted; in the order
+    in which they are named where it is not seen that one process has shown them all.
+    """
+    began = set()
+    counted = []
+    for scrape in scraped:
+        total = 0.0
+        began_s = None
+        for line, text in enumerate(scrape.lines, 1):
+            sample = sample_in(text)
+            if sample is not None and sample.name == BEGAN:
+                began_s = sample.value
+            elif sample is not None and sample.name in _all_names() and _counts(sample.name):
+                total += finite(sample.value, line)
+        began.add(began_s)
+        counted.append(total)
+    if len(began) != 1 or None in began:
+        return scraped
+    return [scraped[place] for place in np.argsort(counted, kind="stable")]
+
+
+def _counts(name: str) -> bool:
+    """Return whether a series is a counter, by its name."""
+    return name.endswith(("_total", "_count", "_bucket"))
 
 
 def _check_lines(scrape: ScrapeText) -> None:
@@ -413,16 +447,14 @@ def _not_held(
     lacks = [
         NotHeld(
             what="each request: when it came, how long it is",
-            remedy="a benchmark beside the scrapes: vllm bench serve --save-result "
-            "--save-detailed, or AIPerf's profile_export.jsonl",
+            remedy="a benchmark beside it: vllm bench serve --save-detailed, or AIPerf",
         )
     ]
     if acceptance is None:
         lacks.append(
             NotHeld(
                 what="acceptance: no draft is counted",
-                remedy="serve with speculation (vLLM: --speculative-config; SGLang: "
-                "--speculative-algorithm) and send requests between the scrapes",
+                remedy="vLLM --speculative-config, SGLang --speculative-algorithm",
             )
         )
     elif scrapes.engine == "SGLang":
@@ -436,7 +468,7 @@ def _not_held(
         lacks.append(
             NotHeld(
                 what="times of requests",
-                remedy="send requests between the two scrapes (SGLang: --enable-metrics)",
+                remedy="requests that end between the two scrapes",
             )
         )
     return lacks

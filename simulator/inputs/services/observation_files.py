@@ -1,0 +1,84 @@
+"""``observed.yaml`` and the tables beside it: written, and read back by the same model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from simulator.inputs.document import read
+from simulator.inputs.schema import validate
+from simulator.inputs.services.measured import ServedPass, ServedRequest, ServiceFile
+from simulator.inputs.services.observed import Observed
+from simulator.inputs.writing import csv_text, json_text
+
+OBSERVED = "observed.yaml"
+REQUESTS = "observed_requests.csv"
+PASSES = "observed_passes.csv"
+STEPS = "observed_steps.jsonl"
+COLUMNS = {
+    "arrival_s": "arrival_s",
+    "session": "session",
+    "turn": "turn",
+    "prompt_tokens": "prompt_tokens",
+    "cached_tokens": "cached",
+    "output_tokens": "output_tokens",
+    "ttft_ms": "ttft_ms",
+    "tpot_ms": "tpot_ms",
+    "e2e_ms": "e2e_ms",
+    "steps": "decode_steps",
+    "drafts": "drafts",
+    "drafted_tokens": "drafted",
+    "accepted_tokens": "accepted",
+}
+"""Columns of the table of requests, which also is one of sessions and of a log of requests."""
+
+
+def observation_files(observed: Observed, services: Sequence[ServiceFile]) -> Mapping[str, str]:
+    """Return the files of an observation by name: what is known of it, and tables of its requests,
+    passes and steps, where there are any.
+
+    Requests are those of the first file about all of them, from the arrival of the first.
+    """
+    files: dict[str, str] = {}
+    names: dict[str, str] = {}
+    requests = next((each.requests for each in services if each.requests and each.whole), ())
+    passes = [one_pass for each in services for one_pass in each.passes]
+    steps = [request for each in services for request in each.steps]
+    if requests:
+        files[REQUESTS] = _requests_table(requests)
+        names["requests_file"] = REQUESTS
+    if passes:
+        files[PASSES] = csv_text(ServedPass._fields, passes)
+        names["passes_file"] = PASSES
+    if steps:
+        lines = []
+        for request in steps:
+            step = {"accepted": request.accepted, "drafted": request.drafted}
+            lines.append(json_text(step, indent=None) + "\n")
+        files[STEPS] = "".join(lines)
+        names["steps_file"] = STEPS
+    content = observed.model_copy(update=names).model_dump(mode="json", exclude_none=True)
+    files[OBSERVED] = yaml.safe_dump(content, sort_keys=False, width=100, allow_unicode=True)
+    return files
+
+
+def _requests_table(requests: Sequence[ServedRequest]) -> str:
+    """Return requests as CSV, in the order of their arrival; sessions are numbers."""
+    begin_s = min((each.arrival_s for each in requests if each.arrival_s is not None), default=0.0)
+    numbers: dict[str, int] = {}
+    rows = []
+    for request in sorted(requests, key=lambda request: request.arrival_s or 0.0):
+        arrival_s = None
+        if request.arrival_s is not None:
+            arrival_s = round(request.arrival_s - begin_s, 6)
+        session: int | str = ""
+        if request.session:
+            session = numbers.setdefault(request.session, len(numbers))
+        shown = request._replace(arrival_s=arrival_s, session=str(session))
+        rows.append([getattr(shown, name) for name in COLUMNS])
+    return csv_text(COLUMNS.values(), rows)
+
+
+def read_observed(path: Path) -> Observed:
+    """Return the observation of a file; raises :class:`BadInput` with the place of every fault."""
+    return validate(Observed, read(path))

@@ -1,0 +1,301 @@
+"""``specsim observe``: a server is asked for its metrics and for nothing else; what was observed is
+written and read back.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simulator.cli.main import main
+from simulator.core.acceptance.trace import Trace
+from simulator.core.faults import BadInput
+from simulator.core.serving.load.sessions import SessionFile
+from simulator.inputs.logs import read_log
+from simulator.inputs.services import scraping
+from simulator.inputs.services.joined import joined
+from simulator.inputs.services.observation_files import observation_files, read_observed
+from simulator.inputs.services.read import read_services
+from simulator.inputs.services.scraping import scrape, server_at
+from simulator.inputs.sessions import recorded
+from simulator.inputs.traces.converters import TO_TRACE
+from simulator.report.observed import WIDTH
+
+LIVE = Path(__file__).parent / "data" / "live_services"
+BENCH = ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt")
+SCRAPES = [(LIVE / name).read_text() for name in BENCH[1:]]
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["observe", *map(str, arguments)])
+
+
+@contextmanager
+def serving(*answers: Answer) -> Iterator[tuple[str, list[str]]]:
+    """A server that gives one answer behind the other, the last again and again; its address, and
+    what was asked of it.
+    """
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_all(self) -> None:
+            asked.append(f"{self.command} {self.path} {self.headers.get('Authorization')}")
+            answers[min(len(asked), len(answers)) - 1](self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    for method in ("GET", "POST", "HEAD", "PUT"):
+        setattr(Handler, f"do_{method}", Handler.handle_all)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def text(content: str, status: int = 200, **headers: str) -> Answer:
+    """An answer of a text."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(content.encode())
+
+    return answer
+
+
+def test_a_server_is_asked_twice_for_its_metrics_and_for_nothing_else(tmp_path: Path) -> None:
+    """What two scrapes say is what they say as files; the secret is written nowhere."""
+    out = tmp_path / "seen"
+    with serving(*map(text, SCRAPES)) as (url, asked):
+        result = run(
+            url, "--seconds", 0.2, "--header", "Authorization: Bearer s3cret", "--out", out
+        )
+    assert result.exit_code == 0, result.output
+    assert asked == ["GET /metrics Bearer s3cret"] * 2
+    assert "Acceptance: 2.27 tokens a step that drafted (117 of them)" in result.stdout
+    observed = read_observed(out / "observed.yaml")
+    assert observed.load.requests == 12
+    assert observed.load.duration_s == pytest.approx(0.2, abs=0.15)
+    assert observed.files[0].file == f"{url}/metrics"
+    assert "s3cret" not in result.output
+    assert "s3cret" not in "".join(path.read_text() for path in out.iterdir())
+
+
+def test_the_header_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECSIM_HEADER", "Authorization: Bearer other")
+    with serving(text(SCRAPES[0])) as (url, asked):
+        assert run(f"{url}/engine/metrics?replica=1", "--seconds", 0.1).exit_code == 0
+    assert asked == ["GET /engine/metrics?replica=1 Bearer other"] * 2
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with (
+        serving(text(SCRAPES[0])) as (other, asked_there),
+        serving(text("", 302, Location=f"{other}/metrics")) as (url, asked),
+    ):
+        result = run(url, "--seconds", 0.1)
+    assert result.exit_code == 2
+    assert "sends on to another address, which is not followed" in result.stderr
+    assert (len(asked), asked_there) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (text("", 404), "answers 404; does the server show metrics"),
+        (text("", 401), "refuses (401); is --header"),
+        (text("\xff\xfe" * 3), "expected NAME{LABELS} VALUE"),
+        (text("<html>"), "expected NAME{LABELS} VALUE, found '<html>'"),
+        (text("other_total 3\n"), "holds metrics of no engine that is known"),
+        (text(""), "holds metrics of no engine that is known"),
+    ],
+)
+def test_an_answer_that_is_none_is_said_before_the_wait(answer: Answer, said: str) -> None:
+    with serving(answer) as (url, asked):
+        result = run(url, "--seconds", 60)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert len(asked) == 1
+
+
+def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scraping, "MOST_BYTES", 100_000)
+    sent = []
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        try:
+            while len(sent) < 10_000:
+                handler.wfile.write(b"x" * 10_000)
+                sent.append(1)
+        except OSError:
+            pass
+
+    with serving(endless) as (url, _), pytest.raises(BadInput, match="answers with more than"):
+        scrape(server_at(url, (), None))
+    assert len(sent) < 10_000
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_an_answer_that_is_late_is_left(monkeypatch: pytest.MonkeyPatch, drips: bool) -> None:
+    """Also one of which a byte comes now and then."""
+    monkeypatch.setattr(scraping, "MOST_S", 0.4)
+    left = threading.Event()
+
+    def slow(handler: BaseHTTPRequestHandler) -> None:
+        try:
+            for _ in range(50):
+                if drips:
+                    handler.wfile.write(b"H")
+                    handler.wfile.flush()
+                if left.wait(0.1):
+                    return
+        except OSError:
+            pass
+
+    begun = time.monotonic()
+    with serving(slow) as (url, _):
+        with pytest.raises(BadInput, match="does not answer within"):
+            scrape(server_at(url, (), None))
+        left.set()
+    assert time.monotonic() - begun < 3.0
+
+
+def test_nobody_there() -> None:
+    with serving(text("")) as (url, _):
+        pass
+    result = run(url)
+    assert result.exit_code == 2
+    assert "cannot be asked" in result.stderr
+
+
+def test_a_server_that_began_anew_between_the_scrapes() -> None:
+    with serving(text(SCRAPES[1]), text(SCRAPES[0].replace("1.79574345848e+09", "2e9"))) as (
+        url,
+        _,
+    ):
+        result = run(url, "--seconds", 0.1)
+    assert result.exit_code == 2
+    assert "started anew" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (("http://user:pw@host/metrics",), "has a user or a password in it"),
+        (("http://",), "names no host"),
+        (("http://host:99999",), "is none"),
+        (("http://a b",), "has letters that no address has"),
+        (("http://a", "http://b"), "expected one URL at a time"),
+        (("https://localhost:1", "--ca-file", LIVE / "vllm_answer.json"), "holds no certificates"),
+        (("http://host", "--header", "no colon"), "expected 'NAME: VALUE' in one line"),
+        (("http://host", "--header", "A: b\r\nC: d"), "expected 'NAME: VALUE' in one line"),
+        (("missing.json",), "missing.json: cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_typed_wrongly_is_said(sources: tuple[object, ...], said: str) -> None:
+    result = run(*sources)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "pw" not in result.stderr
+
+
+def test_an_untrusted_server_is_not_asked() -> None:
+    with serving(text(SCRAPES[0])) as (url, asked):
+        result = run(url.replace("http:", "https:"), "--seconds", 0.1)
+    assert result.exit_code == 2
+    assert "--ca-file FILE" in result.stderr
+    assert asked == []
+
+
+# ---- files
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        BENCH,
+        ("profile_export.jsonl", "profile_export_aiperf.json"),
+        ("guidellm.json", "guidellm_metrics_before.txt", "guidellm_metrics_after.txt"),
+        ("vllm_answer.json",),
+        ("vllm_bench.json",),
+    ],
+)
+def test_an_answer_is_short_and_an_observation_is_read_back_as_it_was(
+    names: tuple[str, ...], tmp_path: Path
+) -> None:
+    files = [LIVE / name for name in names]
+    result = run(*files, "--out", tmp_path / "seen")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= WIDTH
+    (services,) = read_services(files)
+    observed = joined(services)
+    again = read_observed(tmp_path / "seen" / "observed.yaml")
+    tables = dict.fromkeys(("requests_file", "passes_file", "steps_file"))
+    assert again.model_copy(update=tables) == observed
+    data = json.loads(run(*files, "--json").stdout)
+    assert data["load"]["requests"] == observed.load.requests
+    assert set(observation_files(observed, services)) == {
+        path.name for path in (tmp_path / "seen").iterdir()
+    }
+
+
+def test_the_order_of_two_scrapes_of_one_process_is_seen() -> None:
+    files = [LIVE / name for name in BENCH]
+    assert run(*files).stdout == run(*reversed(files)).stdout
+
+
+def test_tables_beside_an_observation_are_read_by_what_reads_logs_and_steps(tmp_path: Path) -> None:
+    assert run(LIVE / "guidellm.json", "--out", tmp_path).exit_code == 0
+    log = read_log(str(tmp_path / "observed_requests.csv"), {})
+    assert [(prompt, output) for _, _, prompt, output, _ in log.requests] == [(40, 64)] * 6
+    sessions = recorded(SessionFile(file=str(tmp_path / "observed_requests.csv")))
+    assert [session.turns[0].output_tokens for session in sessions] == [64] * 6
+    lines = (tmp_path / "observed_steps.jsonl").read_text().splitlines()
+    trace: Trace = TO_TRACE["steps"](lines, 3)
+    assert trace.header["window"] == 3
+    assert len(trace.offsets) - 1 == 6
+
+
+def test_several_runs_are_a_line_and_a_folder_each(tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep"
+    sweep.mkdir()
+    for place in range(2):
+        (sweep / f"run={place}.json").write_text((LIVE / "vllm_bench.json").read_text())
+    result = run(sweep, "--out", tmp_path / "seen")
+    assert result.exit_code == 0, result.output
+    first, second, _ = result.stdout.splitlines()
+    assert first.startswith("run=0.json, asked 4 a second, 156 tokens/s, TTFT 546 ms, TPOT 7.6 ms")
+    assert second.startswith("run=1.json")
+    assert read_observed(tmp_path / "seen" / "run_002" / "observed.yaml").load.requests == 12
+
+
+def test_what_is_wrong_in_an_observation_is_said_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "observed.yaml"
+    path.write_text("observed: 1\nbottleneck: none\nload:\n  requests: many\n  wait: 3\n")
+    with pytest.raises(BadInput) as raised:
+        read_observed(path)
+    assert [fault.place[1] for fault in raised.value.faults] == [4, 5]
+    path.write_text("observed: 2\nbottleneck: none\n")
+    with pytest.raises(BadInput, match=r"observed: .*1"):
+        read_observed(path)
