@@ -27,7 +27,7 @@ from simulator.inputs.services.read import read_services
 from simulator.inputs.services.scraping import scrape, server_at
 from simulator.inputs.sessions import recorded
 from simulator.inputs.traces.converters import TO_TRACE
-from simulator.report.observed import WIDTH
+from simulator.report.services.observed import WIDTH
 
 LIVE = Path(__file__).parent / "data" / "live_services"
 BENCH = ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt")
@@ -275,6 +275,11 @@ def test_tables_beside_an_observation_are_read_by_what_reads_logs_and_steps(tmp_
     trace: Trace = TO_TRACE["steps"](lines, 3)
     assert trace.header["window"] == 3
     assert len(trace.offsets) - 1 == 6
+
+
+def test_the_page_quotes_what_is_printed() -> None:
+    page = Path(__file__).parent.parent / "docs/how-to/live.md"
+    assert f"```text\n{run(*(LIVE / name for name in BENCH)).stdout}```" in page.read_text()
 
 
 def test_several_runs_are_a_line_and_a_folder_each(tmp_path: Path) -> None:

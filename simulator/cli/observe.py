@@ -132,7 +132,7 @@ def _write(
 def _print(observations: Sequence[Observed], out: Path | None) -> None:
     """Print an observation, or a line for each of several."""
     from simulator.core.faults import CONTROLS
-    from simulator.report.observed import observed_lines, run_line
+    from simulator.report.services.observed import observed_lines, run_line
 
     if len(observations) == 1:
         lines = observed_lines(observations[0])
