@@ -133,7 +133,15 @@ def told(run: ServiceRun) -> dict[str, Any]:
     }
     memories = [_pool(replica.memory) for replica in run.replicas]
     ends = {"end_s": run.end_s, "memory": memories, "busy_s": run.busy_s, "spans": run.spans}
-    return {**tally, **collected, **counted, **ends}
+    filled = {"occupancy": [_filled(replica.ledger.occupancy) for replica in run.replicas]}
+    return {**tally, **collected, **counted, **ends, **filled}
+
+
+def _filled(occupancy: Any) -> Any:
+    """How full a memory was in each stretch of time; None where nothing is kept in it."""
+    if occupancy is None:
+        return None
+    return occupancy.stretch_s, occupancy.most(occupancy.stretch_s).tolist()
 
 
 def _pool(memory: Any) -> tuple[Any, ...]:

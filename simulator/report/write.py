@@ -10,6 +10,7 @@ from simulator.inputs.writing import replacing
 from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
 from simulator.report.run.acceptance import ACCEPTED
+from simulator.report.run.caches import PICTURE as CACHES
 from simulator.report.run.steps import TIMELINE, TRACE
 from simulator.report.run.window import SWEEP
 from simulator.report.timeline import chrome_trace
@@ -23,7 +24,8 @@ OURS = {
     ACCEPTED,
     TIMELINE,
     TRACE,
-    *(Path(one).with_suffix(DATA).name for one in (SWEEP, ACCEPTED)),
+    CACHES,
+    *(Path(one).with_suffix(DATA).name for one in (SWEEP, ACCEPTED, CACHES)),
 }
 
 

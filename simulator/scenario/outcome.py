@@ -21,6 +21,7 @@ from simulator.core.serving.slo import Metric
 from simulator.core.strategies.common.capabilities import beam_of
 from simulator.core.strategies.common.step import Kind
 from simulator.scenario import Scenario
+from simulator.scenario.cache_over_time import CacheOverTime, caches_over_time
 
 
 class LimitOutcome(NamedTuple):
@@ -334,6 +335,8 @@ class Outcome:
     """
     handover: HandoverOutcome | None = None
     """What went from prefill to decode, where they are apart."""
+    cache: tuple[CacheOverTime, ...] = ()
+    """How full the memories are over time, by pool, where prompts are kept."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -406,6 +409,7 @@ def outcome_of(done: ServiceRun) -> Outcome:
         replicas=replicas if len(replicas) > 1 else (),
         pools=pool_outcomes,
         handover=_handed_over(done),
+        cache=tuple(caches_over_time(done)),
     )
 
 

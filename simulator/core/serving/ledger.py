@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from simulator.core.numeric import added_up
 from simulator.core.serving.cache.memory import Blocks
+from simulator.core.serving.cache.occupancy import Occupancy
 from simulator.core.serving.metrics import PENDING, Tally
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.step import Progress, State, Step
@@ -30,6 +31,8 @@ class Ledger:
         self.memory = memory
         self.shrinks = shrinks
         """Whether a request gives back after a step what its rejected tokens took."""
+        self.occupancy = Occupancy(len(memory.levels)) if memory.evicts else None
+        """How full the memory is over time, where something is kept in it."""
         self._tally = Tally()
         self._ended: list[Request] = []
         """Requests with their whole output that are not in the tally yet, in order of ending."""
@@ -175,6 +178,8 @@ class Ledger:
         tally = self._tally
         tally.block_area_s += self.memory.used * (now - tally.blocks_since)
         tally.blocks_since = now
+        if self.occupancy:
+            self.occupancy.note(now, self.memory.levels)
 
     def hold_each(
         self, used: NDArray[np.int64], seconds: NDArray[np.float64], end_s: float

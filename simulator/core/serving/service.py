@@ -220,6 +220,7 @@ class Service:
         for replica in replicas:
             replica.check()
             replica.ledger.wait(0, end_s)
+            replica.ledger.hold(end_s)
         collector.end(end_s)
         done = ServiceRun(self, replicas, collector, end_s, busy_s, spans, between)
         done.tally.check()

@@ -8,7 +8,17 @@ from dataclasses import replace
 from simulator.report.blocks import Block, Bullets, Page, Section
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.pages import what_if
-from simulator.report.run import acceptance, answer, gaps, memory, packages, serving, steps, window
+from simulator.report.run import (
+    acceptance,
+    answer,
+    caches,
+    gaps,
+    memory,
+    packages,
+    serving,
+    steps,
+    window,
+)
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertain.draws import Interval
 from simulator.studies.what_if import WhatIf
@@ -29,6 +39,7 @@ def run_page(
         gaps.section(result),
         steps.section(result),
         serving.section(result),
+        caches.section(result.simulated),
         memory.section(scenario),
         acceptance.of_strategy(result),
         window.section(result, sweep),

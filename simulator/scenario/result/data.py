@@ -23,6 +23,7 @@ def result_data(result: RunResult) -> PlainData:
     simulated = result.simulated
     requests = result.scenario.requests
     target = result.scenario.target
+    over_time = [cache.data() for cache in simulated.cache]
     return {
         "scenario": resolved(result.scenario),
         "law": law_data(result.law),
@@ -41,6 +42,7 @@ def result_data(result: RunResult) -> PlainData:
         "intervals": result.intervals,
         "decision": result.decision and result.decision.as_data(),
         **({"together": outcome_data(result.together)} if result.together else {}),
+        **({"cache_over_time": over_time} if over_time else {}),
         **({"cache_cost": result.cache_cost._asdict()} if result.cache_cost else {}),
         "bill": result.expenses and result.expenses._asdict(),
         "replications": {name: mean._asdict() for name, mean in result.replications.items()},

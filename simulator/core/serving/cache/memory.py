@@ -62,6 +62,18 @@ class Blocks:
             self._taken[blocks] = self.needed(blocks * self.block_tokens)
         return self._taken[blocks]
 
+    @property
+    def kept_blocks(self) -> int:
+        """Return how many blocks are kept that no running request has; here none are."""
+        return 0
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Return the blocks that running requests have, those of the device that are occupied, and
+        those of each tier below.
+        """
+        return self.used, self.used + self.kept_blocks
+
     evicts: ClassVar[bool] = False
     """Whether something may make way for running requests, so that who waits has more to read."""
 

@@ -121,6 +121,11 @@ class PrefixCache(Blocks):
 
     evicts: ClassVar[bool] = True
 
+    @property
+    def kept_blocks(self) -> int:
+        """Return how many blocks wait to be evicted."""
+        return self.idle_blocks
+
     # ---- what a request is made of
 
     def _stretches(self, request: Request, blocks: int) -> Iterator[BlockRange]:

@@ -268,6 +268,13 @@ class TieredCache(PrefixCache):
             if not link.tier.shared_by_replicas:
                 link.store.blocks.clear()
 
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Return the blocks that running requests have, those of the device that are occupied, and
+        those of each tier.
+        """
+        return *super().levels, *(len(link.store.blocks) for link in self.tiers)
+
     # ---- what goes down
 
     def _filled(self, name: Hash, begin: int, end: int) -> None:

@@ -190,6 +190,7 @@ class LazyBatch:
         self.lanes = lanes
         self._take_over()
         while True:
+            self._note_kept()
             self._submit_due(now)
             prompts = self._prompts(now)
             if prompts is None:
@@ -352,9 +353,23 @@ class LazyBatch:
         one, as nobody enters between them.
         """
         memory = self.scheduler.memory
-        if memory.evicts and not self.unlimited:
-            grown = self.to_come.grown_since(self.to_come.step - steps) + self.to_come.during
-            memory.make_way(memory.used + int(grown.max()))
+        if self.unlimited or not memory.evicts:
+            return
+        grown = self.to_come.grown_since(self.to_come.step - steps) + self.to_come.during
+        highest = np.maximum.accumulate(grown)
+        first = len(self.passed.ends) - steps
+        while (free := memory.total - memory.used - memory.kept_blocks) < highest[-1]:
+            place = int(np.searchsorted(highest, free, side="right"))
+            memory.make_way(memory.used + int(highest[place]))
+            if memory.total - memory.used - memory.kept_blocks == free:
+                break
+            self.passed.kept.append((first + place, memory.kept_blocks))
+
+    def _note_kept(self) -> None:
+        """Note how many blocks are kept that nobody has, from the next iteration on."""
+        memory = self.scheduler.memory
+        if memory.evicts:
+            self.passed.kept.append((len(self.passed.ends), memory.kept_blocks))
 
     def _holds(self, requests: int) -> bool:
         """Return whether courses hold for so many requests, and all decode in whole windows."""
@@ -398,6 +413,7 @@ class LazyBatch:
         scheduler = self.scheduler
         scheduler.admit(prompts, now)
         passed = self.passed
+        self._note_kept()
         if self.members and self.beside:
             ended_s = self._step_with(prompts, now)
             return PromptPass(prompts, False, now, ended_s, ended_s)
@@ -495,6 +511,7 @@ class LazyBatch:
         passed = self.passed
         to_come = self.to_come
         next_s = self.next_s
+        self._note_kept()
         used = self.scheduler.memory.used + to_come.during
         while to_come.step < until and now < next_s:
             prices = self._prices(requests, until)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.serving.cache.occupancy import Occupancy
 from simulator.core.serving.lazy.to_come import StepsToCome
 from simulator.core.serving.ledger import Ledger
 from simulator.core.serving.metrics import BrokenRunError
@@ -95,6 +96,10 @@ class Passed:
         self.shown_last: list[tuple[int, Sequence[ShownLast]]] = []
         """Iterations whose requests were not all shown their last token as it began."""
         self.alike: dict[Hashable, Alike] = {}
+        self.kept: list[tuple[int, int]] = []
+        """From which iteration on how many blocks are kept that nobody has; of those that begin
+        with the same one the first was there before it began.
+        """
 
     def one_more(self, key: Hashable, step: Step | None, durations: Any) -> Alike:
         """Return the iterations that are alike by ``key``, to which another one with its durations
@@ -134,6 +139,8 @@ class Passed:
         steps = decoding > 0
         used[steps] += grown
         ledger.hold_each(used, seconds, self.ends[-1])
+        if ledger.occupancy:
+            self._note_occupancy(ledger.occupancy, begins, ends, used)
         ledger.gaps.add_each(*self._gaps(seconds, decoding, steps))
         ledger.tally.request_steps += int(decoding.sum())
         booked = list(self._by_prices(prices, lengths))
@@ -141,9 +148,32 @@ class Passed:
             ledger.steps(step, seconds[places])
         if lanes:
             _book(booked, strategy, lanes, begins, ends)
+        self.kept = [(0, kept) for first, kept in self.kept if first == len(ends)]
         self.ends.clear()
         self.entries.clear()
         self.segments, self.shown_last, self.alike = [], [], {}
+
+    def _note_occupancy(
+        self, occupancy: Occupancy, begins: Seconds, ends: Seconds, used: Counts
+    ) -> None:
+        """Note what requests have, and what is kept beside it, during iterations and before those
+        that did not begin as the one before ended.
+        """
+        firsts, kept = np.array(self.kept).T
+        during = kept[np.searchsorted(firsts, np.arange(len(ends)), side="right") - 1]
+        free = np.concatenate([[occupancy.since_s], ends[:-1]])
+        late = np.flatnonzero(begins > free)
+        before = kept[np.searchsorted(firsts, late)]
+        occupancy.note_each(
+            np.concatenate([free[late], begins]),
+            np.concatenate([begins[late], ends]),
+            np.array(
+                [
+                    np.concatenate([np.zeros_like(before), used]),
+                    np.concatenate([before, used + during]),
+                ]
+            ),
+        )
 
     def _gaps(
         self, seconds: Seconds, decoding: Counts, steps: NDArray[np.bool_]
