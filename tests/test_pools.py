@@ -5,6 +5,7 @@ named.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,16 @@ from simulator.core.cost.model import DraftHead
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
 from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
-from simulator.core.serving.fleet.tandem import Tandem
+from simulator.report.run.serving import cache_cost as said_of_cost
 from simulator.scenario import Loaded, load
+from simulator.scenario.cache_cost import TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions
 from simulator.scenario.evaluate import simulate
+from simulator.scenario.explain import explain
 from simulator.scenario.loading import variant
 from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
-from simulator.scenario.stability import load_of
+from simulator.scenario.stability import cached_tokens, least_first_token_s, load_of
+from tests.tandem import Tandem
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
 FEW = "requests.count=40"
@@ -158,6 +162,24 @@ def test_faults_of_pools_are_named(override: str, field: str, words: str) -> Non
     )
 
 
+def test_faults_of_pools_stand_where_they_were_written(tmp_path: Path) -> None:
+    """Of two pools with unlike caches the one that says so; wrong roles make no list too short."""
+    file = tmp_path / "written.yaml"
+    file.write_text(
+        f"like: {APART}\nserving:\n  pools:\n  - role: prefill\n"
+        "  - {role: decode, target: {kv_cache: fp8}}\n",
+        "utf-8",
+    )
+    with pytest.raises(BadInput) as error:
+        load(str(file))
+    line = f"{file}:5:29: serving.pools.1.target.kv_cache: caches of fp16 in the prefill pool"
+    assert error.value.lines[0].startswith(line)
+    file.write_text(MIXED.replace("role: both", "role: all").replace("STATE", "absent"), "utf-8")
+    with pytest.raises(BadInput) as error:
+        load(str(file))
+    assert [fault.field for fault in error.value.faults] == ["serving.pools.2.role"]
+
+
 def test_a_model_that_does_not_fit_a_pool_is_named_with_it() -> None:
     pools = "[{role: prefill, target: {device: l40s, tensor_parallel: 1}}, {role: decode}]"
     with pytest.raises(Infeasible, match="in the prefill pool, target qwen3_32b") as error:
@@ -243,6 +265,104 @@ def test_turns_find_their_prompts_where_they_were_read_and_no_outputs() -> None:
     found = [(992 + 240 * turn) // 16 * 16 - 16 for turn in range(5)]
     assert outcome.serving.prefix_cache["hit_tokens"] == 2 * sum(found)
     assert [pool.finished for pool in outcome.pools] == [0, 12]
+    reader = pool_scenarios(loaded.scenario)[0][1]
+    assert cached_tokens(reader, written=False) == 2 * sum(found) / 12
+    assert cached_tokens(reader) > cached_tokens(reader, written=False)
+
+
+def test_what_drafts_cost_a_cache_is_work_of_the_pool_that_reads(tmp_path: Path) -> None:
+    """Ten prompts of 1,024 tokens, alike, nine of which drop a block of 16: 0.25 ms a token where
+    they are read, whatever a step takes where they decode.
+    """
+    path = tmp_path / "alike.jsonl"
+    lines = []
+    for at in range(10):
+        entry = {"timestamp": 1000 * at, "input_length": 1024, "output_length": 32}
+        lines.append(json.dumps(entry | {"hash_ids": [0, 1]}) + "\n")
+    path.write_text("".join(lines), "utf-8")
+    file = tmp_path / "apart.yaml"
+    file.write_text(
+        "strategy: {name: vanilla_sd, gamma: 2}\n"
+        "durations: {target_ms: 10, draft_ms: 5, prefill_ms: {base_ms: 1, row_ms: 0.25}, "
+        "draft_prefill_ms: 0}\n"
+        "acceptance: {always: 2}\n"
+        f"requests: {{arrivals: {{name: file, format: mooncake, file: {path}}}}}\n"
+        "serving:\n"
+        "  policy: {name: prefill_first, max_requests: 4}\n"
+        "  memory: {prefix_caching: true}\n"
+        "  pools: [{role: prefill}, {role: decode}]\n"
+        "  handover: {link: infiniband_ndr, token_bytes: 0}\n",
+        "utf-8",
+    )
+    loaded = load(str(file))
+    simulated, _ = simulate(loaded.scenario, loaded.acceptance())
+    cache = {"prompt_tokens": 10240, "hit_tokens": 9 * 992, "dropped_tokens": 9 * 16}
+    rates = cache | {"hit_rate": 9 * 992 / 10240}
+    beside = cache | {"hit_tokens": 9 * 1008, "hit_rate": 9 * 1008 / 10240}
+    heads, plain = (
+        replace(simulated, serving=replace(simulated.serving, prefix_cache=books))
+        for books in (rates, beside)
+    )
+    cost = cache_cost(loaded.scenario, heads, plain, TokenTimes(20e-3 / 3, 10e-3))
+    assert cost is not None
+    assert (cost.apart, cost.worth_tokens) == (True, None)
+    assert cost.again_s == pytest.approx(14 * 0.25e-3)
+    read_s = 1e-3 / 8 + 131 * 0.25e-3  # 1,024 tokens less 892.8, eight prompts in a pass
+    assert cost.work_share == pytest.approx(cost.again_s / read_s)
+    assert "of the work of a full replica that reads" in said_of_cost(cost)
+
+
+def test_pages_speak_of_pools() -> None:
+    """Each replica with what it has read and ended, and no prompts that hold decoding up."""
+    result = CliRunner().invoke(main, ["run", APART, "--set", FEW, "--long"])
+    page = " ".join(result.output.split())
+    assert "1 replica in pool prefill, 1 replica in pool decode" in page
+    assert "replicas behind" not in page
+    assert "hold up the batch" not in page
+    rows = [line.split()[:4] for line in result.output.splitlines()]
+    assert ["1", "prefill", "40", "0"] in rows
+    assert ["2", "decode", "0", "40"] in rows
+    read = [replica["read"] for replica in first_tokens()["replicas"]]
+    assert read == [40, 0]
+
+
+def test_explain_says_what_pools_serve_by_law() -> None:
+    """Fields that stand aside for arrivals and pools are no defaults."""
+    loaded = apart()
+    told = explain(loaded)
+    load_by_law = load_of(loaded.scenario, loaded.acceptance())
+    assert load_by_law
+    assert f"at most {load_by_law.most_per_s:.4g} are served" in told.topics["by law"]
+    least_s = least_first_token_s(loaded.scenario)
+    assert least_s
+    assert f"first token after {least_s * 1e3:.4g} ms" in told.topics["by law"]
+    fields = {default.field for default in told.defaults}
+    assert not fields & {"requests.concurrency", "serving.replicas"}
+    assert {"requests.concurrency", "serving.replicas"} <= {
+        default.field for default in explain(load("durations_only")).defaults
+    }
+
+
+def test_a_batch_of_the_law_fits_the_memory_that_decodes(tmp_path: Path) -> None:
+    """Two blocks of 16 tokens, one for each request: two of eight places, two tokens in 2 s."""
+    text = (
+        "strategy: autoregressive\n"
+        "durations: {target_ms: 1000, prefill_ms: 1}\n"
+        "requests: {arrivals: {name: poisson, rate_per_s: 1.5}, count: 20, prompt_tokens: 8, "
+        "output_tokens: 3}\n"
+        "serving:\n"
+        "  policy: {name: prefill_first, max_requests: 8, watermark: 0}\n"
+        "  memory: {kv_tokens: ROOM}\n"
+        "  pools: [{role: prefill}, {role: decode}]\n"
+        "  handover: {link: infiniband_ndr, token_bytes: 0}\n"
+    )
+    for room, batch, most in (("32", 2, 1.0), ("128", 8, 4.0)):
+        file = tmp_path / f"room_{room}.yaml"
+        file.write_text(text.replace("ROOM", room), "utf-8")
+        loaded = load(str(file))
+        found = load_of(loaded.scenario, loaded.acceptance())
+        assert found
+        assert (found.batch, found.most_per_s) == (batch, pytest.approx(most))
 
 
 @pytest.mark.parametrize(

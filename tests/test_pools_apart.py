@@ -17,7 +17,6 @@ from simulator.core.serving.fields import routers
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
 from simulator.core.serving.fleet.handover import PoolRole
-from simulator.core.serving.fleet.tandem import Tandem, least_end_s, least_ttft_s
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.load.arrivals import Deterministic, Poisson
 from simulator.core.serving.load.lengths import Uniform
@@ -32,6 +31,7 @@ from simulator.core.serving.requests import Request, Requests
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span
 from tests.pools import BYTE_A_SECOND, apart, handover
+from tests.tandem import Tandem, least_end_s
 
 TWO = Requests(concurrency=2, count=2, prompt_tokens=8, output_tokens=3)
 
@@ -196,7 +196,7 @@ QUARTERS = st.integers(1, 24).map(lambda number: number / 4)
     output=st.integers(2, 6),
     routing=st.sampled_from(["decode_first", "prefill_first"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=500, deadline=None)
 def test_equal_requests_are_two_queues_in_tandem(
     read_s: float,
     transfer_s: float,
@@ -248,9 +248,9 @@ def test_a_long_run_is_as_fast_as_its_slower_pool() -> None:
 @given(services())
 @settings(max_examples=500, deadline=None)
 def test_bounds_hold_whatever_the_pools_do(service: ApartService) -> None:
-    """No first token before prefill and transfer alone; no run shorter than the work of a pool. A
-    prompt of n tokens takes 5 + n / 2 ms alone and n / 2 ms at least beside others, a window at
-    least a row of the target, 1 ms, for its request.
+    """No first token before prefill and transfer alone; no run shorter than the work of a pool, or
+    longer than all work in series. A prompt of n tokens takes 5 + n / 2 ms alone and n / 2 ms at
+    least beside others, a window at least a row of the target, 1 ms, for its request.
     """
     finished: list[Request] = []
     done = service.run(on_finished=finished.append)
@@ -265,12 +265,34 @@ def test_bounds_hold_whatever_the_pools_do(service: ApartService) -> None:
         bound_s = alone_s
         if one.entered_s > one.arrival_s:
             size = luggage.size_bytes(one.prompt_tokens)
-            bound_s = least_ttft_s(over, alone_s, size, luggage.layers)
+            bound_s = over.least_ttft_s(alone_s, size, luggage.layers)
         assert one.first_token_s - one.arrival_s >= bound_s * (1.0 - 1e-9)
     read_s = [one.prompt_tokens * 0.5e-3 for one in finished]
     decode_s = [ceil((one.tokens - 1) / tokens) * 1e-3 for one in finished]
     sizes = (len(roles) - roles.count("decode"), len(roles) - roles.count("prefill"))
     assert done.end_s >= least_end_s(read_s, decode_s, sizes) * (1.0 - 1e-9)
+    if not done.tally.preemptions:
+        last_s = max(one.arrival_s for one in finished)
+        work_s = sum(in_series_s(service, one) for one in finished)
+        assert done.end_s <= (last_s + work_s) * (1.0 + 1e-9)
+
+
+def in_series_s(service: ApartService, request: Request) -> float:
+    """The most that a request takes with every token of its prompt in a pass of its own and every
+    token of its output in a step: target with 5 or 10 ms and a row each, the draft's 3 ms beside a
+    prompt and 2 ms a step, a window of which lies ahead.
+    """
+    over, luggage = service.handover, service.luggage
+    assert over is not None
+    assert luggage is not None
+    tokens = request.prompt_tokens
+    window = service.strategy.window
+    read_ms = tokens * (5.0 + 0.5 + 3.0)
+    cached_ms = 0.01 * (tokens + request.output_tokens + window)
+    step_ms = 10.0 + window + 1 + cached_ms + 2.0 * (window + 1)
+    redraft_s = luggage.redraft_s(tokens) if luggage.redraft_s else 0.0
+    handed_s = over.seconds(luggage.size_bytes(tokens)) + redraft_s
+    return (read_ms + request.output_tokens * step_ms) * 1e-3 + handed_s
 
 
 @given(services())
@@ -341,7 +363,7 @@ def test_a_transfer_layer_by_layer_hides_behind_the_prefill(
     assert first_and_last(service) == [(first_s, first_s + 2.0)]
     over = service.handover
     assert over is not None
-    assert least_ttft_s(over, 4.0, size, 4) == first_s
+    assert over.least_ttft_s(4.0, size, 4) == first_s
 
 
 @pytest.mark.parametrize(("shared", "second_s"), [(False, 3.0), (True, 5.0)])
@@ -375,9 +397,10 @@ def test_blocks_to_decode_in_are_found_before_the_prefill_or_behind_it(
         kv_tokens=16,
     ).run(on_iteration=log.append)
     assert [line.start_s for line in log if line.kind == "prefill"] == begins
-    waits = {"decode_first": 0.0, "prefill_first": 1.0}
+    waits = {"decode_first": 3.0, "prefill_first": 1.0}
     assert done.between is not None
     assert done.between.room_wait.most == waits[routing]
+    assert done.tally.wait.most == {"decode_first": 0.0, "prefill_first": 1.0}[routing]
     assert done.end_s == {"decode_first": 6.0, "prefill_first": 5.0}[routing]
 
 

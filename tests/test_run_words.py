@@ -394,7 +394,7 @@ def test_the_claim_of_a_law_is_among_the_reasons(
             requests=Facts(together=False),
             cost=Facts(reads_context=False),
         ),
-        simulated=Facts(kinds={}),
+        simulated=Facts(kinds={}, handover=None),
     )
     assert gaps._why_second(result) == words
 
@@ -574,7 +574,7 @@ def test_limits_and_replicas_are_tables() -> None:
     ttft = Sketch()
     ttft.add(0.25)
     replica = Replica(1000, 20000, Littles(1, 1, 1), ttft, 2.5, 0.5, 3000, {"target": 0.5})
-    outcome: Any = Facts(replicas=(replica,), end_s=2.0)
+    outcome: Any = Facts(replicas=(replica,), pools=(), end_s=2.0)
     assert serving._replicas(outcome) == Table(
         [
             "replica",

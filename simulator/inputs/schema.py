@@ -78,6 +78,8 @@ def _bad_input(model: type[BaseModel], document: Document, error: ValidationErro
     on_command_line = document.set_within()
     placed = []
     for report in error.errors(include_url=False):
+        if _follows(report):
+            continue
         path = _written_path(document, report["loc"], report["type"] == "missing")
         placed.append((document.blamed(path, on_command_line), path, report))
     placed.sort(key=itemgetter(0))
@@ -104,6 +106,13 @@ def _bad_input(model: type[BaseModel], document: Document, error: ValidationErro
                 else Fault(place, ".".join(map(str, path)), _message(model, report, path))
             )
     return BadInput(faults, more)
+
+
+def _follows(report: Any) -> bool:
+    """Return whether a list is found too short only as what stands in it is wrong."""
+    if report["type"] != "too_short":
+        return False
+    return len(report["input"]) >= int(report["ctx"]["min_length"])
 
 
 def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:

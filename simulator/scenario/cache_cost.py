@@ -11,13 +11,16 @@ A draft that reads hidden states of the target has the last block of what is fou
     z = R / (t_plain / n - t / n)        tokens of output from which on it pays, n requests a step
 
 with ``t / n`` the seconds that a replica works for a token of one request. This is a law of full
-replicas: where they idle, reading again costs time to the first token alone.
+replicas: where they idle, reading again costs time to the first token alone. Where prefill and
+decode are apart, all of it is of the pool that reads prompts, and no output of another pool makes
+up for it: there is no z.
 """
 
 from typing import NamedTuple
 
 from simulator.scenario.fields import Scenario
 from simulator.scenario.outcome import Outcome
+from simulator.scenario.pools import pool_scenarios
 from simulator.scenario.stability import read_s
 
 TOGETHER = 8
@@ -40,7 +43,11 @@ class CacheCost(NamedTuple):
     work_share: float
     """Share of these in all its work, which is what a busy replica serves less."""
     worth_tokens: float | None
-    """Output tokens from which on drafts save more than that; None where they save nothing."""
+    """Output tokens from which on drafts save more than that; None where they save nothing, and
+    where outputs are written elsewhere.
+    """
+    apart: bool = False
+    """Whether outputs are written by another pool than the one that reads prompts."""
 
     @property
     def drops(self) -> bool:
@@ -76,11 +83,22 @@ def cache_cost(
     hit = cache["hit_tokens"] / prompts
     lost = (of_plain["hit_rate"] - cache["hit_rate"]) * cache["prompt_tokens"] / prompts
     again = max(dropped, lost)
-    prompt_s = read_s(scenario, computed, hit, TOGETHER)
-    again_s = prompt_s - read_s(scenario, computed - again, hit + again, TOGETHER)
-    work_s = prompt_s + times.drafted_s * simulated.tokens / prompts
-    saved_s = times.plain_s - times.drafted_s
+    reader, apart = _reader(scenario)
+    prompt_s = read_s(reader, computed, hit, TOGETHER)
+    again_s = prompt_s - read_s(reader, computed - again, hit + again, TOGETHER)
+    work_s = prompt_s
+    saved_s = 0.0
+    if not apart:
+        work_s += times.drafted_s * simulated.tokens / prompts
+        saved_s = times.plain_s - times.drafted_s
     worth = again_s / saved_s if saved_s > 0.0 else None
-    return CacheCost(
-        dropped, again, cache["hit_rate"], of_plain["hit_rate"], again_s, again_s / work_s, worth
-    )
+    rates = cache["hit_rate"], of_plain["hit_rate"]
+    return CacheCost(dropped, again, *rates, again_s, again_s / work_s, worth, apart)
+
+
+def _reader(scenario: Scenario) -> tuple[Scenario, bool]:
+    """Return the scenario of the replicas that read prompts, and whether they do nothing else."""
+    for pool, own in pool_scenarios(scenario):
+        if pool.role != "decode":
+            return own, pool.role == "prefill"
+    return scenario, False

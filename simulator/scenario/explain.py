@@ -28,6 +28,7 @@ from simulator.scenario.pools import (
     pool_scenarios,
 )
 from simulator.scenario.routing import why_by_law
+from simulator.scenario.stability import least_first_token_s, load_of
 from simulator.scenario.uncertain.footings import Footing, footings
 
 
@@ -100,6 +101,7 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     yield "batching", summary(type(scenario.serving.policy).__doc__).replace("``", "`")
     if scenario.serving.pools:
         yield from _pools(scenario)
+        yield from _by_law(loaded)
     elif scenario.serving.replicas > 1:
         yield "routing", _routing(scenario.serving)
     room = "no limit stated"
@@ -164,6 +166,25 @@ def _pools(scenario: Scenario) -> Iterator[tuple[str, str]]:
     handover = scenario.serving.handover
     if handover:
         yield "handover", _handover(scenario, handover)
+
+
+def _by_law(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """Yield what pools serve by law, and the least that a first token takes."""
+    scenario = loaded.scenario
+    words = []
+    load = load_of(scenario, loaded.acceptance())
+    if load:
+        slower = f" (the {load.slower} is the slowest part)" if load.slower else ""
+        words.append(f"{load.served}{slower}")
+    least_s = least_first_token_s(scenario)
+    if least_s is not None:
+        prompt = round(scenario.lengths[0])
+        words.append(
+            f"a prompt of {prompt:,} tokens, alone, shows its first token after "
+            f"{least_s * 1e3:.4g} ms"
+        )
+    if words:
+        yield "by law", "; ".join(words)
 
 
 def _handover(scenario: Scenario, handover: Handover) -> str:
@@ -261,8 +282,8 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         where = (*path, name)
-        if isinstance(settings, ReplicaPool) and (name == "target" or document.get(where) is None):
-            continue  # as the scenario has it
+        if _plays_no_part(settings, name, document.get(where)):
+            continue
         if isinstance(value, Named) and value.plain:
             value = value.name
         if name == "name" and document.get(path) == value:  # given by its name alone
@@ -274,6 +295,19 @@ def defaults(settings: Frozen, document: Document, path: Path_ = ()) -> Iterator
                 yield from defaults(part, document, (*where, place))
         elif value not in (None, (), {}, "") and document.get(where) is None:
             yield _default(settings, where, value)
+
+
+def _plays_no_part(settings: Frozen, name: str, stated: Any) -> bool:
+    """Return whether a field says nothing here: of a pool, what is as the scenario has it; what
+    stands aside for pools or arrivals.
+    """
+    if isinstance(settings, ReplicaPool):
+        return name == "target" or stated is None
+    if isinstance(settings, Serving):
+        return name == "replicas" and settings.pools is not None
+    if isinstance(settings, Requests):
+        return name == "concurrency" and settings.arrivals is not None
+    return False
 
 
 def _default(settings: Frozen, where: Path_, value: Any) -> Default:

@@ -270,9 +270,16 @@ class Scenario(Frozen):
             return self.replace(strategy=Autoregressive()).batch
         return self.batch
 
+    @cached_property
+    def fitting_batch(self) -> int:
+        """Return how many requests decode together at most in one replica where nothing is shared:
+        all that it has places for, or as many as its cache has room for in the mean.
+        """
+        return max(1, self._fitting(self.batch, self.schedule))
+
     def _fitting(self, requests: int, schedule: Strategy) -> int:
-        """Return how many of so many requests of a closed loop run at a time in the cache of one
-        replica: all of them, or their mean number over time, rounded down.
+        """Return how many of so many requests run at a time in the cache of one replica: all of
+        them, or their mean number over time, rounded down.
         """
         memory = self.serving.memory.pool(self.kv_tokens, self._held_by(schedule))
         lookahead = schedule.needs.cache_tokens

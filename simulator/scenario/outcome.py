@@ -228,6 +228,8 @@ class Replica:
     """Busy seconds of each of its lanes."""
     role: str = ""
     """What its router calls its pool; empty where all replicas are in one."""
+    read: int = 0
+    """Number of requests whose prompts it read."""
 
 
 @dataclass(frozen=True)
@@ -272,10 +274,12 @@ class HandoverOutcome:
     link_s: float
     """Seconds for which links were busy, summed over links."""
     waiting: Sketch
-    """From arrival to the beginning of the prefill, of all requests."""
+    """From arrival, or from when there is room to decode in if that is looked for first, to the
+    beginning of the prefill, of all requests.
+    """
     prefill: Sketch
     room: Sketch
-    """Waiting, with its prompt read, for blocks where it decodes."""
+    """Waiting for blocks where it decodes, before its prefill or with its prompt read."""
     link: Sketch
     """Waiting for the link behind other transfers."""
     transfer: Sketch
@@ -491,6 +495,7 @@ def _replica(replica: Scheduler, end: float, busy_s: Mapping[str, float], role: 
         preemptions=tally.preemptions,
         busy_s=busy_s,
         role=role,
+        read=tally.wait.count,
     )
 
 
@@ -610,6 +615,8 @@ def outcome_data(outcome: Outcome) -> PlainData:
     if replicas:
         data["replicas"] = replicas
     if outcome.pools:
+        for entry, replica in zip(replicas, outcome.replicas, strict=True):
+            entry["read"] = replica.read
         data["pools"] = [asdict(pool) for pool in outcome.pools]
     if outcome.handover:
         data["handover"] = _handover_data(outcome.handover)
@@ -698,7 +705,7 @@ def _replica_data(replica: Replica) -> PlainData:
     littles = replica.littles_law._asdict() | {"gap": replica.littles_law.gap}
     data = {}
     for entry in fields(replica):
-        if entry.name not in ("ttft", "role"):
+        if entry.name not in ("ttft", "role", "read"):
             data[entry.name] = getattr(replica, entry.name)
     if replica.role:
         data["role"] = replica.role

@@ -171,18 +171,29 @@ def _wrong_pool(
     if policy.max_requests is None:
         message = f"{policy.name} needs max_requests where a router deals requests out"
         yield document.fault((*where, "policy"), message)
-    if pool.target and scenario.target and pool.target.model.name != scenario.target.model.name:
+    own, first = pool.target, scenario.target
+    if own and first and own.model.name != first.model.name:
+        message = f"{own.model.name} is another model than {first.model.name}; all pools serve one"
+        yield document.fault(_stated_at(scenario, where, "model", document), message)
+    if own and first and own.kv_cache != first.kv_cache:
         message = (
-            f"{pool.target.model.name} is another model than {scenario.target.model.name}; all "
-            "pools serve one"
+            f"caches of {own.kv_cache} in the {pool.role} pool do not fit those of "
+            f"{first.kv_cache} where the request decodes"
         )
-        yield document.fault((*where, "target", "model"), message)
-    if pool.target and scenario.target and pool.target.kv_cache != scenario.target.kv_cache:
-        message = (
-            f"caches of {pool.target.kv_cache} do not fit those of {scenario.target.kv_cache} "
-            "where the request decodes"
-        )
-        yield document.fault((*where, "target", "kv_cache"), message)
+        yield document.fault(_stated_at(scenario, where, "kv_cache", document), message)
+
+
+def _stated_at(scenario: Scenario, where: Path_, name: str, document: Document) -> Path_:
+    """Return where a field of the target is stated in which a pool differs from the first one that
+    decodes: in the pool, or in that one.
+    """
+    pools = scenario.serving.pools or ()
+    first = next((place for place, pool in enumerate(pools) if pool.role != "prefill"), 0)
+    field = (*where, "target", name)
+    decoding = (*POOLS, first, "target", name)
+    if document.get(field) is None and document.get(decoding) is not None:
+        return decoding
+    return field
 
 
 def _wrong_strategy(scenario: Scenario, document: Document) -> Iterator[Fault]:

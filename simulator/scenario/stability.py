@@ -42,16 +42,20 @@ class Load(NamedTuple):
         return self.offered_per_s < self.most_per_s
 
     @property
+    def served(self) -> str:
+        """Return what comes and what is served, in a sentence."""
+        return (
+            f"{self.offered_per_s:.4g} requests come a second, and by law at most "
+            f"{self.most_per_s:.4g} are served"
+        )
+
+    @property
     def words(self) -> str:
         """Return what comes and what is served, in a sentence; of an unstable load, the nearest
         change that would do.
         """
-        rates = (
-            f"{self.offered_per_s:.4g} requests come a second, and by law at most "
-            f"{self.most_per_s:.4g} are served"
-        )
         if self.stable:
-            return rates
+            return self.served
         if self.slower == "link":
             remedy = "set a faster serving.handover.link, or more connections"
         elif self.slower:
@@ -61,8 +65,8 @@ class Load(NamedTuple):
             field = "serving.scaling.most" if self.scaled else "serving.replicas"
             remedy = f"set {field}={enough:,}"
         return (
-            f"unstable: {rates} ({self.batch:,} at a time), so the queue grows for as long as "
-            f"they come; let fewer than {self.most_per_s:.4g} come, or {remedy}"
+            f"unstable: {self.served} ({self.batch:,} at a time), so the queue grows for as long "
+            f"as they come; let fewer than {self.most_per_s:.4g} come, or {remedy}"
         )
 
 
@@ -86,7 +90,7 @@ def _load_of_pools(scenario: Scenario, acceptance: Acceptance, offered: float) -
     largest = 1
     for pool, own in pool_scenarios(scenario):
         if pool.role == "prefill":
-            by_role["prefill"] += pool.replicas / _reading_s(own)
+            by_role["prefill"] += pool.replicas / _reading_s(own, written=False)
             continue
         reading = _reading_s(own) if pool.role == "both" else 0.0
         best, served = _served(own, acceptance, reading)
@@ -112,16 +116,31 @@ def _handed_over_per_s(scenario: Scenario, handover: Handover) -> float:
     return links / seconds if seconds else inf
 
 
-def _sizes(scenario: Scenario) -> list[int]:
+def least_first_token_s(scenario: Scenario) -> float | None:
+    """Return the least TTFT of a mean prompt that is read in one pool and goes over to another, in
+    seconds; None where none does.
+    """
+    handover = scenario.serving.handover
+    reading = [own for pool, own in pool_scenarios(scenario) if pool.role == "prefill"]
+    if handover is None or not reading:
+        return None
+    prompt = round(scenario.lengths[0])
+    size_bytes = luggage_of(scenario, handover).size_bytes(prompt)
+    alone_s = min(read_s(own, prompt, 0, 1) for own in reading)
+    least_s = handover.least_ttft_s(alone_s, size_bytes, scenario.layers or 1)
+    return least_s + scenario.cost.outside_s
+
+
+def _sizes(largest: int) -> list[int]:
     """Return the batches that are looked at: powers of two, and the largest."""
-    doubled = [2**power for power in range((scenario.batch - 1).bit_length())]
-    return [*doubled, scenario.batch]
+    doubled = [2**power for power in range((largest - 1).bit_length())]
+    return [*doubled, largest]
 
 
-def _reading_s(scenario: Scenario) -> float:
-    """Return the least seconds that a prompt keeps a replica."""
-    sizes = _sizes(scenario)
-    cached = cached_tokens(scenario)
+def _reading_s(scenario: Scenario, written: bool = True) -> float:
+    """Return the least seconds that a prompt keeps a replica; ``written``: which writes outputs."""
+    sizes = _sizes(scenario.batch)
+    cached = cached_tokens(scenario, written)
     computed = scenario.lengths[0] - round(cached)
     return min(
         read_s(scenario, computed, cached, size) for size in sizes if size <= max(64, sizes[0])
@@ -135,7 +154,10 @@ def _served(scenario: Scenario, acceptance: Acceptance, reading_s: float) -> tup
     odds = odds_of(acceptance, scenario.exit)
     _, output, _ = scenario.lengths
     served = {}
-    for size in _sizes(scenario):
+    largest = scenario.batch
+    if not scenario.serving.memory.prefix_caching:
+        largest = scenario.fitting_batch  # shared blocks would have room for more
+    for size in _sizes(largest):
         law = scenario.law_at(odds, size)
         decoding_s = (output - 1.0) * law.tpot_s / size
         served[size] = scenario.serving.copies / (reading_s + decoding_s)
@@ -166,16 +188,17 @@ def most_cached(scenario: Scenario) -> list[int]:
     return list(most_found(scenario.requests.turns(scenario.seed), pool.block_tokens, pool.dropped))
 
 
-def cached_tokens(scenario: Scenario) -> float:
+def cached_tokens(scenario: Scenario, written: bool = True) -> float:
     """Return the mean tokens of a prompt that a cache has which nothing is evicted from: no other
-    serves more from it.
+    serves more from it. ``written``: outputs are in it, too, as its replica writes them.
     """
     pool = scenario.serving.memory.pool(None, None, dropped_units(scenario.schedule))
     if not isinstance(pool, PrefixCache):
         return 0.0
     if scenario.requests.sessions is not None:
         turns = chain.from_iterable(scenario.requests.turns(scenario.seed))
-        return sum(session_hits(turns, pool.block_tokens, pool.dropped)) / scenario.requests.count
+        hits = session_hits(turns, pool.block_tokens, pool.dropped, written)
+        return sum(hits) / scenario.requests.count
     policy = scenario.serving.policy
     most = policy.budget_tokens if isinstance(policy, UnifiedBudget) else UNLIMITED
     for request in scenario.requests.source_of(scenario.seed).due(inf):

@@ -111,7 +111,7 @@ class Ledger:
     def admit(self, request: Request, now: float) -> None:
         """Write that a request is admitted for the first time."""
         request.admitted_s = now
-        self._tally.wait.add(now - request.arrival_s)
+        self._tally.wait.add(now - max(request.arrival_s, request.granted_s))
 
     def cancel(self, request: Request, now: float) -> None:
         """Write that a request has left without its output."""

@@ -262,7 +262,7 @@ class Tally:
     tpot: Sketch = field(default_factory=Sketch)
     e2e: Sketch = field(default_factory=Sketch)
     wait: Sketch = field(default_factory=Sketch)
-    """Seconds from arrival to first admission."""
+    """Seconds from arrival to first admission, without those until there was room elsewhere."""
     reading: Sketch = field(default_factory=Sketch)
     """Seconds from first admission to the end of the prefill, of requests that were handed on."""
     joining: Sketch = field(default_factory=Sketch)

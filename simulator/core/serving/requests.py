@@ -520,6 +520,8 @@ class Request:
     """When it came to the replica that has it: as it arrived, or was handed over."""
     queued_s: float = 0.0
     """When it last began to wait."""
+    granted_s: float = 0.0
+    """When it got room where it will decode, if that is looked for before its prefill."""
     admitted_s: float = 0.0
     first_token_s: float = 0.0
     last_token_s: float = 0.0

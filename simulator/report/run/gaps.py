@@ -166,7 +166,9 @@ def _reasons(result: RunResult) -> Iterator[str]:
     """Yield what happens in the simulation and not in the law."""
     scenario = result.scenario
     schedule = result.scenario.schedule
-    if any(kind.prompts for kind in result.simulated.kinds):
+    if result.simulated.handover:
+        yield "the batch changes as requests are handed over, and empties at the end"
+    elif any(kind.prompts for kind in result.simulated.kinds):
         yield "prompts of other requests travel in the steps, and the batch empties at the end"
     elif scenario.requests.together:
         yield "prefills of other requests hold up the batch, which empties at the end"

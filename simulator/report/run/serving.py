@@ -186,7 +186,7 @@ def _replicas(outcome: Outcome) -> Table:
         rows.append(NumberedReplica(place, replica, busy))
     columns: list[Column[NumberedReplica]] = [
         Column("replica", lambda row: row.number),
-        Column("requests", lambda row: f"{row.replica.requests:,}"),
+        *_served(outcome),
         Column("tokens", lambda row: f"{row.replica.tokens:,}"),
         Column("busy", lambda row: share(row.busy)),
         Column("batch", lambda row: number(row.replica.mean_batch, 3)),
@@ -194,9 +194,19 @@ def _replicas(outcome: Outcome) -> Table:
         Column("preempted", lambda row: f"{row.replica.preemptions:,}"),
         Column("TTFT p99 (ms)", lambda row: number(row.replica.ttft.quantile_ms(0.99))),
     ]
-    if any(row.replica.role for row in rows):
-        columns.insert(1, Column("role", lambda row: row.replica.role))
     return table("Replica by replica", rows, columns)
+
+
+def _served(outcome: Outcome) -> Iterator[Column[NumberedReplica]]:
+    """Yield columns on the requests of a replica: in pools, of which each is, read and ended."""
+    if outcome.pools:
+        yield Column("pool", lambda row: row.replica.role)
+        yield Column("read", lambda row: f"{row.replica.read:,}")
+        yield Column("ended", lambda row: f"{row.replica.requests:,}")
+        return
+    if any(replica.role for replica in outcome.replicas):
+        yield Column("role", lambda row: row.replica.role)
+    yield Column("requests", lambda row: f"{row.replica.requests:,}")
 
 
 def _pools(outcome: Outcome) -> Table:
@@ -315,7 +325,9 @@ def _batch(result: RunResult) -> str:
     serving = result.simulated.serving
     setup = result.scenario.serving
     behind = ""
-    if setup.copies > 1:
+    if setup.pools:
+        behind = f"; {_sizes_of(result.simulated.pools)}"
+    elif setup.copies > 1:
         router = setup.router.name.replace("_", " ")
         behind = f"; {setup.copies} replicas behind {router}"
     mean = number(serving.mean_batch, 3)
@@ -323,10 +335,21 @@ def _batch(result: RunResult) -> str:
     return f"Batch: {mean} requests decode in a step on average, up to {up_to}{behind}."
 
 
+def _sizes_of(pools: Sequence[PoolOutcome]) -> str:
+    """Return how many replicas each pool has, in words."""
+    words = []
+    for pool in pools:
+        replicas = "1 replica" if pool.replicas == 1 else f"{pool.replicas:,} replicas"
+        words.append(f"{replicas} in pool {pool.name}")
+    return ", ".join(words)
+
+
 def _queue(result: RunResult) -> str:
     serving = result.simulated.serving
     before = ""
-    if result.scenario.serving.copies > 1:
+    if result.simulated.pools:
+        before = " in all pools"
+    elif result.scenario.serving.copies > 1:
         before = " before a replica"
     mean = number(serving.mean_waiting, 3)
     return (
@@ -363,7 +386,9 @@ def _littles_law(serving: ServingOutcome) -> str:
 def _kv_cache(result: RunResult) -> str:
     serving = result.simulated.serving
     whose = ""
-    if result.scenario.serving.copies > 1:
+    if result.simulated.handover:
+        whose = " of a replica that decodes"
+    elif result.scenario.serving.copies > 1:
         whose = " of a replica"
     if serving.kv_tokens:
         most = share(serving.most_kv_tokens / serving.kv_tokens)
@@ -381,7 +406,9 @@ def _kv_cache(result: RunResult) -> str:
 def _prefix_cache(result: RunResult) -> str:
     cache = result.simulated.serving.prefix_cache
     whose = ""
-    if result.scenario.serving.copies > 1:
+    if result.simulated.handover:
+        whose = "s where prompts are read"
+    elif result.scenario.serving.copies > 1:
         whose = "s of all replicas"
     hits = share(cache["hit_rate"])
     return (
@@ -447,11 +474,14 @@ def cache_cost(cost: CacheCost | None) -> str:
     else:
         rates += f", {share(cost.plain_hit_rate)} without it, whose requests come at other times"
     work = "less than 0.1 %" if cost.work_share < 0.001 else share(cost.work_share)
+    whose = "replica that reads" if cost.apart else "replica"
     again = (
         f"{number(cost.again_tokens, 3)} tokens of a prompt are computed again, {work} of the work "
-        "of a full replica"
+        f"of a full {whose}"
     )
-    if cost.worth_tokens is None:
+    if cost.apart:
+        worth = "drafts save nothing there, as outputs are written in another pool"
+    elif cost.worth_tokens is None:
         worth = "where replicas are full, drafts save no work for it"
     elif cost.worth_tokens < 1.0:
         worth = "any output is worth it"

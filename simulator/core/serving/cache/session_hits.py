@@ -21,26 +21,25 @@ from simulator.core.serving.load.turns import SessionTurn
 
 
 def session_hits(
-    turns: Iterable[SessionTurn], unit_tokens: int, dropped_units: int = 0
+    turns: Iterable[SessionTurn], unit_tokens: int, dropped_units: int = 0, written: bool = True
 ) -> Iterator[int]:
     """Yield the tokens of each turn's prompt that need not be computed, where turns are served one
-    after the other, in this order.
+    after the other, in this order; ``written``: their outputs are kept, too, and not elsewhere.
     """
-    written: dict[Hash, float] = {}
-    """Up to which token from the beginning of a prompt somebody has written what a name stands
-    for.
-    """
+    there: dict[Hash, float] = {}
+    """Up to which token from the beginning of a prompt what a name stands for is kept."""
     for turn in turns:
         known = 0.0
         for name, end in turn.prefixes:
-            there = min(written.get(name, 0.0), end)
-            known = max(known, there)
-            if there < end:
+            reach = min(there.get(name, 0.0), end)
+            known = max(known, reach)
+            if reach < end:
                 break
         yield hit_tokens(int(known), turn.prompt_tokens, unit_tokens, dropped_units)
+        # keys and values of the last token of an output are never computed
+        kept = turn.tokens - 1 if written else turn.prompt_tokens
         for name, end in turn.prefixes:
-            # keys and values of the last token of an output are never computed
-            written[name] = max(written.get(name, 0.0), min(end, turn.tokens - 1))
+            there[name] = max(there.get(name, 0.0), min(end, kept))
 
 
 def most_found(

@@ -146,7 +146,9 @@ class Between:
         self.world = world
         self.ledger = Ledger(Blocks())
         self.room_wait = Sketch()
-        """Seconds for which requests that have been read waited for blocks where they decode."""
+        """Seconds for which requests waited for blocks where they decode, before their prefill or
+        behind it.
+        """
         self.link_wait = Sketch()
         """Seconds for which they then waited for the link, overlap left out."""
         self.transfer = Sketch()
@@ -178,6 +180,7 @@ class Between:
         sender.announce(request)
 
         def granted() -> None:
+            request.granted_s = self._environment.now
             self._reserved[request] = Transit(request, guest, sender, number, receiver)
             sender.let_in(request)
 
@@ -216,13 +219,16 @@ class Between:
         lanes = self._lanes(transit)
         free_s = max(lane.free_at for lane in lanes)
         began_s = request.admitted_s if transit.read_s == now else now
+        looked_s = now - transit.read_s
+        if self.handover.routing == "decode_first":
+            looked_s = request.granted_s - request.arrival_s
         end_s = self.handover.end_s((began_s, now), free_s, seconds, last_s, luggage.layers)
         begin_s = max(free_s, end_s - seconds)
         for lane in lanes:
             lane.book(begin_s, end_s, "KV")
             self.link_s += seconds
         waited_s = max(0.0, end_s - seconds - now)
-        self.room_wait.add(now - transit.read_s)
+        self.room_wait.add(looked_s)
         self.link_wait.add(waited_s)
         self.transfer.add(end_s - now - waited_s)
         self.transfers += 1

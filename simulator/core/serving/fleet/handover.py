@@ -105,3 +105,15 @@ class Handover(Frozen):
             return max(read_s, free_s) + seconds
         first_s = began_s + (read_s - began_s) / layers
         return max(read_s + last_s, max(first_s, free_s) + seconds)
+
+    def least_ttft_s(self, read_s: float, size_bytes: float, layers: int) -> float:
+        """Return the least TTFT, in seconds, of a request whose prompt takes ``read_s`` alone: then
+        its caches, so many bytes of so many ``layers``, go over a free link.
+
+        Where the prefill shows the first token, that is ``read_s``.
+        """
+        if self.shown_by == "prefill":
+            return read_s
+        seconds = self.seconds(size_bytes)
+        last_s = self.last_layer_s(size_bytes, layers)
+        return self.end_s((0.0, read_s), 0.0, seconds, last_s, layers)

@@ -1,4 +1,4 @@
-"""The law beside pools: two queues in tandem, with a link between them.
+"""The law that pools are held to: two queues in tandem, with a link between them.
 
 Of equal requests, one at a time in each replica and dealt out in turn, every time is known. With
 request i arriving at a(i), c prefill replicas, d decode replicas, and l pairs of them that take
@@ -11,9 +11,12 @@ turns (their least common multiple)::
 
 The events do exactly this where blocks never run out. Of unequal requests, several at a time, drawn
 acceptance and any routing there are bounds: no first token comes before the prompt was read alone
-and its caches went over a free link, and no run is shorter than the work of either pool shared out
-evenly over its replicas.
+and its caches went over a free link (:meth:`Handover.least_ttft_s`), no run is shorter than the
+work of either pool shared out evenly over its replicas, and none without preemptions is longer than
+all its work in series, from the last arrival on.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +24,6 @@ from math import lcm
 from typing import NamedTuple
 
 from simulator.core.numeric import ordered_sum
-from simulator.core.serving.fleet.handover import Handover
 
 
 class ShownTimes(NamedTuple):
@@ -69,19 +71,6 @@ class Tandem:
         if self.transfer_s:
             rates.append(lcm(self.prefills, self.decodes) / self.transfer_s)
         return min(rates)
-
-
-def least_ttft_s(handover: Handover, read_s: float, size_bytes: float, layers: int) -> float:
-    """Return the least TTFT, in seconds, of a request whose prompt takes ``read_s`` alone: then its
-    caches, so many bytes of so many ``layers``, go over a free link.
-
-    Where the prefill shows the first token, that is ``read_s``.
-    """
-    if handover.shown_by == "prefill":
-        return read_s
-    seconds = handover.seconds(size_bytes)
-    last_s = handover.last_layer_s(size_bytes, layers)
-    return handover.end_s((0.0, read_s), 0.0, seconds, last_s, layers)
 
 
 def least_end_s(
