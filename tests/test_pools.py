@@ -17,6 +17,7 @@ from simulator.core.cost.model import DraftHead
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
 from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
+from simulator.core.serving.fleet.tandem import Tandem
 from simulator.report.run.serving import cache_cost as said_of_cost
 from simulator.scenario import Loaded, load
 from simulator.scenario.cache_cost import TokenTimes, cache_cost
@@ -26,7 +27,6 @@ from simulator.scenario.explain import explain
 from simulator.scenario.loading import variant
 from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
 from simulator.scenario.stability import cached_tokens, least_first_token_s, load_of
-from tests.tandem import Tandem
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
 FEW = "requests.count=40"

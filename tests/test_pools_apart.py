@@ -17,6 +17,7 @@ from simulator.core.serving.fields import routers
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
 from simulator.core.serving.fleet.handover import PoolRole
+from simulator.core.serving.fleet.tandem import Tandem, least_end_s
 from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.load.arrivals import Deterministic, Poisson
 from simulator.core.serving.load.lengths import Uniform
@@ -31,7 +32,6 @@ from simulator.core.serving.requests import Request, Requests
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span
 from tests.pools import BYTE_A_SECOND, apart, handover
-from tests.tandem import Tandem, least_end_s
 
 TWO = Requests(concurrency=2, count=2, prompt_tokens=8, output_tokens=3)
 

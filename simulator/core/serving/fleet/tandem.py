@@ -1,4 +1,4 @@
-"""The law that pools are held to: two queues in tandem, with a link between them.
+"""The law beside pools: two queues in tandem, with a link between them.
 
 Of equal requests, one at a time in each replica and dealt out in turn, every time is known. With
 request i arriving at a(i), c prefill replicas, d decode replicas, and l pairs of them that take
@@ -15,8 +15,6 @@ and its caches went over a free link (:meth:`Handover.least_ttft_s`), no run is 
 work of either pool shared out evenly over its replicas, and none without preemptions is longer than
 all its work in series, from the last arrival on.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
