@@ -33,6 +33,7 @@ COMMANDS = {
     "measurements": "calibrate device {file} --like a100_80g_sxm --out out.yaml",
     "imports": "calibrate import {file} --from {format} --source nobody --out out.csv",
     "plans": "plan ./{file}",
+    "services": "observe {file}",
     "sweeps": "sweep ./{file} --store out.sqlite",
     "stores": "plot {file} --out out.svg",
 }

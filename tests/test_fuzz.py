@@ -17,7 +17,7 @@ LOADERS = fuzz.loaders()
 def test_every_sound_file_of_ours_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else nothing behind the first fault would ever be tried."""
     monkeypatch.chdir(tmp_path)
-    for kind in ("config", "record", "measurements", "trace", "paper"):
+    for kind in ("config", "record", "measurements", "trace", "paper", "services"):
         name, content = LOADERS[kind].sound[0]
         (tmp_path / name).write_bytes(content)
         LOADERS[kind].use(tmp_path / name)

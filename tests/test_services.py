@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from simulator.core.faults import BadInput
 from simulator.inputs.services.joined import joined
+from simulator.inputs.services.observation_files import observation_files
 from simulator.inputs.services.observed import MeasuredTime, Observed, Quantity
 from simulator.inputs.services.read import read_services
 
@@ -169,6 +171,66 @@ def test_arrivals_and_lengths_of_requests() -> None:
     assert load.asked_rate_per_s == 4.0
     assert load.prompts is not None
     assert (load.prompts.mean_tokens, load.prompts.most_tokens) == (pytest.approx(554 / 12), 61)
+
+
+# ---- files that are broken
+
+PIECES = ["", "NaN", "-1", "1e999", "null", "[]", "{}", '"x"', "\n", "\x00", "99999999999999999999"]
+SMALL = {
+    "vllm_answer.json": (LIVE / "vllm_answer.json").read_text(),
+    "bench_ngram.json": (DATA / "live_vllm" / "bench_ngram.json").read_text(),
+    "metrics_after.txt": (DATA / "live_vllm" / "metrics_after.txt").read_text(),
+    "profile_export.jsonl": (LIVE / "profile_export.jsonl").read_text()[:4_000],
+}
+
+
+@given(
+    name=st.sampled_from(sorted(SMALL)),
+    where=st.floats(0.0, 1.0),
+    length=st.integers(0, 40),
+    piece=st.sampled_from(PIECES),
+)
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_a_broken_file_is_refused_in_words_or_read(
+    tmp_path: Path, name: str, where: float, length: int, piece: str
+) -> None:
+    """A stretch of a sound file is replaced: what comes of it is an observation that is read back
+    as it was, or a fault that names the file and repeats no text of it at length.
+    """
+    text = SMALL[name]
+    begin = int(where * len(text))
+    path = tmp_path / name
+    path.write_text(text[:begin] + piece + text[begin + length :])
+    try:
+        (services,) = read_services([path])
+        seen = joined(services)
+    except BadInput as error:
+        assert all(name in fault.place[0] for fault in error.faults)
+        assert len(str(error)) < 1_000
+    else:
+        assert Observed.model_validate_json(seen.model_dump_json()) == seen
+
+
+def test_texts_of_prompts_and_answers_are_not_kept(tmp_path: Path) -> None:
+    """Neither in what is read, nor in what is said of a file that is wrong."""
+    private = "the customer's words"
+    bench = json.loads((LIVE / "vllm_bench.json").read_text())
+    bench["generated_texts"] = [private] * 12
+    answer = json.loads((LIVE / "vllm_answer.json").read_text())
+    answer["choices"][0]["text"] = private
+    paths = [written(tmp_path, bench, "bench.json"), written(tmp_path, answer, "answer.json")]
+    (services,) = read_services(paths)
+    files = observation_files(joined(services), services)
+    assert private not in str(services)
+    assert private not in "".join(files.values())
+    bench["ttfts"] = private
+    with pytest.raises(BadInput) as raised:
+        read(written(tmp_path, bench))
+    assert private not in str(raised.value)
 
 
 # ---- scrapes

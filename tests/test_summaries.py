@@ -239,7 +239,7 @@ MISTAKES = [
         "vllm_metrics",
         SCRAPE.format("1e", "0", "0"),
         None,
-        ":3:0: expected a finite number, found '1e'",
+        ":3:0: expected a number from 0 to 1e+18, found '1e'",
     ),
     ("vllm_metrics", SCRAPE.format("10", "11", "0"), None, "rates from 0 to 1 that fall"),
     (

@@ -52,9 +52,17 @@ from simulator.evidence.published import PublishedCell, rows
 from simulator.inputs.catalogue import FOLDERS, Catalogue, shipped
 from simulator.inputs.document import parse
 from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.services.joined import joined
+from simulator.inputs.services.observation_files import (
+    OBSERVED,
+    observation_files,
+    read_observed,
+)
+from simulator.inputs.services.read import read_services
 from simulator.inputs.traces.converters import TO_TRACE
 from simulator.inputs.traces.file import read as read_trace
 from simulator.inputs.traces.summaries import TO_RATES
+from simulator.report.services.observed import observed_lines
 from simulator.scenario import load
 from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.result.data import law_details
@@ -189,6 +197,48 @@ SESSIONS = [
         b"}]\n",
     ),
 ]
+SERVICES = [
+    (
+        "forward_passes.jsonl",
+        b'{"wall_time": 0.01, "dp_rank": 0, "scheduled_requests": {"num_decode_requests": 4, '
+        b'"sum_decode_kv_tokens": 900}, "queued_requests": {"num_prefill_requests": 2}}\n' * 2,
+    ),
+    (
+        "guidellm.yaml",
+        b"metadata: {version: 2}\nbenchmarks:\n- duration: 2.5\n  metrics:\n    request_totals: "
+        b"{successful: 1}\n  requests:\n    successful:\n    - {prompt_tokens: 40, output_tokens: "
+        b"64, request_latency: 0.5, time_to_first_token_ms: 20.5, info: {turn_index: 0}}\n",
+    ),
+    (
+        "iterations.jsonl",
+        b'{"iterLatencyMS": 12.5, "numQueuedRequests": 1, "kvCacheStats": {"maxNumBlocks": 9, '
+        b'"usedNumBlocks": 4}, "specDecodingStats": {"numDraftTokens": 8, "numAcceptedTokens": 5, '
+        b'"numRequestsWithDraftTokens": 2}}\n' * 2,
+    ),
+    (
+        "sglang.json",
+        b'{"meta_info": {"prompt_tokens": 9, "completion_tokens": 20, "e2e_latency": 0.5, '
+        b'"spec_verify_ct": 8, "spec_num_correct_drafts": 12, "spec_num_proposed_drafts": 24, '
+        b'"spec_correct_drafts_histogram": [2, 2, 2, 2]}}\n',
+    ),
+    (
+        "sglang_bench.jsonl",
+        b'{"backend": "sglang", "completed": 2, "total_input_tokens": 30, "duration": 9.5, '
+        b'"total_output_tokens": 40, "mean_e2e_latency_ms": 500.0, "mean_ttft_ms": 20.0, '
+        b'"mean_tpot_ms": 5.0, "mean_itl_ms": 9.0, "accept_length": 2.2}\n',
+    ),
+    (
+        "sglang_metrics.txt",
+        b'sglang:num_running_reqs{tp_rank="0"} 3\nsglang:spec_accept_length 2.5\n'
+        b"sglang:prompt_tokens_total 90\nsglang:cached_tokens_total 25\n",
+    ),
+    (
+        "trtllm_metrics.txt",
+        b"trtllm_spec_decode_num_draft_tokens_total 300\n"
+        b"trtllm_spec_decode_num_accepted_tokens_total 120\ntrtllm_kv_cache_hit_rate 0.5\n",
+    ),
+]
+"""Files of services, as their formats are described."""
 RECORDS = [
     ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
     ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
@@ -283,6 +333,25 @@ def _sessions(path: Path) -> object:
     return sum(turn.tokens for turns in workload.turns(0) for turn in turns)
 
 
+def _services(path: Path) -> object:
+    """Join what a file of a service holds, print it, write it and read it back."""
+    seen = []
+    for services in read_services([path]):
+        observed = joined(services)
+        observed_lines(observed)
+        with TemporaryDirectory() as folder:
+            for name, content in observation_files(observed, services).items():
+                Path(folder, name).write_text(content, "utf-8")
+            seen.append(read_observed(Path(folder, OBSERVED)))
+    return seen
+
+
+def _of_services() -> list[tuple[str, bytes]]:
+    """Kept files of a living service, and the least of each other format."""
+    kept = Path(__file__).parent.parent / "tests/data/live_services"
+    return SERVICES * 5 + [(path.name, path.read_bytes()) for path in sorted(kept.iterdir())]
+
+
 def _records(path: Path) -> object:
     form, lines = (
         path.name.partition("-")[0],
@@ -334,6 +403,7 @@ def loaders() -> dict[str, Loader]:
         ),
         "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
         "sessions": Loader(_sessions, SESSIONS * 10 + _in_corpus("sessions"), broken),
+        "services": Loader(_services, _of_services() + _in_corpus("services"), broken),
         "plan": Loader(
             lambda path: load_plan(f"./{path.name}"),
             _named("plan") * 6 + _in_corpus("plans"),

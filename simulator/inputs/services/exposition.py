@@ -8,10 +8,10 @@ Source: prometheus.io/docs/instrumenting/exposition_formats.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite, nan
+from math import nan
 from typing import NamedTuple
 
-from simulator.core.faults import BadInput
+from simulator.core.faults import LARGEST, BadInput
 
 SAMPLE = re.compile(
     r"(?P<name>[A-Za-z_:][A-Za-z0-9_:]*)(?:\{(?P<labels>.*)\})?[ \t]+(?P<value>[^\s{}]+)"
@@ -49,7 +49,7 @@ def sample_in(text: str) -> Sample | None:
 
 def series(lines: Sequence[str], names: Iterable[str]) -> SeriesValues:
     """Return the values of all series of some names; raises :class:`BadInput` with its line for one
-    that is not a finite number.
+    that is no number of 0 or more.
     """
     wanted = frozenset(names)
     values: dict[SeriesKey, list[float]] = {}
@@ -62,13 +62,14 @@ def series(lines: Sequence[str], names: Iterable[str]) -> SeriesValues:
 
 
 def finite(text: str, line: int) -> float:
-    """Return the number that a text states; raises :class:`BadInput` for any other."""
+    """Return the number of 0 or more that a text states; raises :class:`BadInput` for any other."""
     try:
         value = float(text)
     except ValueError:
         value = nan
-    if not isfinite(value):
-        raise BadInput.at(("", line, 0), f"expected a finite number, found '{text[:40]}'")
+    if not 0.0 <= value <= LARGEST:  # neither does a text that is no number
+        message = f"expected a number from 0 to {LARGEST:g}, found '{text[:40]}'"
+        raise BadInput.at(("", line, 0), message)
     return value
 
 

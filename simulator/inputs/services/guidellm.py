@@ -40,6 +40,7 @@ DEFINITIONS: dict[Quantity, str] = {
     "e2e": "from sending a request to the end of its answer",
 }
 LATEST_S = 1e10
+VERSION = 2
 
 
 def is_guidellm(values: Fields) -> bool:
@@ -48,7 +49,12 @@ def is_guidellm(values: Fields) -> bool:
 
 
 def read_guidellm(values: Fields) -> list[ServiceFile]:
-    """Return what each benchmark of a report holds."""
+    """Return what each benchmark of a report holds; raises :class:`BadInput` for a version of the
+    format other than 2.
+    """
+    version = values.inner("metadata").count("version")
+    if version not in (None, VERSION):
+        raise values.inner("metadata").fault("version", f"expected {VERSION}, got {version}")
     read = [_benchmark(values.file, benchmark) for benchmark in values.objects("benchmarks")]
     if not read:
         raise values.fault("benchmarks", "holds no benchmark")

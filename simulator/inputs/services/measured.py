@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simulator.core.faults import BadInput
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -19,6 +20,8 @@ from simulator.inputs.services.observed import (
 
 MS = 1e3
 """Milliseconds of a second."""
+SHORTEST_S = 1e-9
+"""Shortest time that a rate is of."""
 
 
 class ServedRequest(NamedTuple):
@@ -165,8 +168,9 @@ def load_of(requests: Sequence[ServedRequest], stated: ObservedLoad) -> Observed
     )
     given = {name: value for name, value in stated if value is not None}
     load = summed.model_copy(update=given)
-    if load.output_tokens_per_s is None and load.output_tokens and load.duration_s:
-        rate = load.output_tokens / load.duration_s
+    long_enough = load.duration_s is not None and load.duration_s > SHORTEST_S
+    if load.output_tokens_per_s is None and load.output_tokens and long_enough:
+        rate = load.output_tokens / (load.duration_s or 1.0)
         load = load.model_copy(update={"output_tokens_per_s": rate})
     return load
 
@@ -185,7 +189,7 @@ def _arrivals(arrivals_s: Sequence[float]) -> tuple[float | None, float | None]:
         return None, None
     gaps_s = np.diff(np.sort(arrivals_s))
     mean_s = float(np.mean(gaps_s))
-    if not mean_s > 0.0:
+    if not mean_s > SHORTEST_S:
         return None, None
     return 1.0 / mean_s, float(np.std(gaps_s) / mean_s)
 
@@ -199,9 +203,14 @@ def counted(
     steps_by_accepted: Sequence[int] = (),
     window: int | None = None,
 ) -> ObservedAcceptance | None:
-    """Return acceptance as counts state it; None where no draft is counted."""
+    """Return acceptance as counts state it; None where no draft is counted. Raises
+    :class:`BadInput` for more accepted than drafted tokens.
+    """
     if not drafted_tokens:
         return None
+    if accepted_tokens is not None and accepted_tokens > drafted_tokens:
+        message = f"counts {accepted_tokens:,} accepted of {drafted_tokens:,} drafted tokens"
+        raise BadInput.at(file, f"{message}; expected no more than those")
     tokens_per_draft = None
     shares: list[float] = []
     if drafts:

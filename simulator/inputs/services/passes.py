@@ -26,7 +26,7 @@ LATEST_S = 1e10
 
 def is_forward_pass(values: Fields) -> bool:
     """Return whether an object is a forward-pass record."""
-    return "scheduled_requests" in values and "wall_time" in values
+    return "scheduled_requests" in values
 
 
 def is_iteration(values: Fields) -> bool:

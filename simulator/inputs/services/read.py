@@ -100,6 +100,8 @@ def _content(path: Path) -> ScrapeText | list[ServiceFile]:
     with readable(path):
         text = reading.text(path, reading.MOST_TABLE_BYTES)
     with _placed(path):
+        if not text.strip():
+            raise UnknownService.at(path.name, "holds nothing")
         if path.suffix in YAML:
             return _of_records(path.name, [_of_yaml(path, text)])
         first = next((line for line in text.splitlines() if line.strip()), "")
