@@ -45,6 +45,7 @@ from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands_apart import files_apart
 from simulator.studies.plan.export import DraftLengths, WindowSchedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import FillingUp, Headroom, filling_up
@@ -80,6 +81,7 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     ours = {SCENARIO, *REQUESTS, "schedule.csv", "specpipe.yaml"}
     ours.update(files)
     ours.update(program.file for program in ENGINES.values())
+    ours.update(files_apart())
     write_all({folder / name: content for name, content in files.items()}, ours)
 
 

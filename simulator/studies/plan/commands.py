@@ -91,6 +91,11 @@ class Served:
         return bool(self.target.model.experts) and self.target.experts != "sliced"
 
 
+def shell_command(lines: Sequence[Words]) -> str:
+    """Return a command that is written in so many lines."""
+    return " \\\n    ".join(map(shlex.join, lines)) + "\n"
+
+
 @dataclass(frozen=True)
 class ServingProgram:
     """States a program that serves: the script that calls it, the documentation that names of
@@ -109,16 +114,30 @@ class ServingProgram:
     """Returns the words of the command, by the lines that it is written in."""
 
     def script(
-        self, scenario: Scenario, ranges: Ranges | None = None, head: str = ""
+        self,
+        scenario: Scenario,
+        ranges: Ranges | None = None,
+        head: str = "",
+        behind: Sequence[Words] = (),
     ) -> str | None:
-        """Return the script that serves a scenario; None for a way to draft that the program has no
-        options for.
+        """Return the script that serves a scenario, with further lines ``behind`` its command; None
+        for a way to draft that the program has no options for.
+        """
+        served = self.served(scenario, ranges, head)
+        if served is None:
+            return None
+        command = shell_command([*self.lines(served), *behind])
+        return "".join(f"# {line}\n" for line in self._comments(served)) + command
+
+    def served(self, scenario: Scenario, ranges: Ranges | None, head: str) -> Served | None:
+        """Return a scenario with what the program calls things; None for a way to draft that it has
+        no options for.
         """
         target = scenario.target
         kind = kind_of(scenario, self.methods)
         if target is None or kind is None:
             return None
-        served = Served(
+        return Served(
             scenario=scenario,
             target=target,
             drafted=scenario.draft if kind == "draft_model" else None,
@@ -128,8 +147,6 @@ class ServingProgram:
             cache=self.cache.get(target.kv_cache or "", ()),
             ranges=ranges,
         )
-        command = " \\\n    ".join(map(shlex.join, self.lines(served)))
-        return "".join(f"# {line}\n" for line in self._comments(served)) + f"{command}\n"
 
     def _comments(self, served: Served) -> Iterator[str]:
         replicas = served.scenario.serving.replicas

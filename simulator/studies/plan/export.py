@@ -4,6 +4,8 @@
   ``traffic.csv`` or ``sessions.csv`` beside it where requests were read from a file.
 * ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too
   (:mod:`simulator.studies.plan.commands`).
+* ``vllm_prefill.sh``, ``vllm_decode.sh``, ``vllm_router.sh``, those of SGLang, and ``dynamo.yaml``
+  where prefill and decode are apart (:mod:`simulator.studies.plan.commands_apart`).
 * ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation
   has to be off.
 * ``specpipe.yaml``: width, branching and layers of the stages.
@@ -28,6 +30,7 @@ from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
 from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands_apart import scripts_apart
 from simulator.studies.plan.search import Finding, examine, replicated
 
 TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")
@@ -235,9 +238,12 @@ def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> d
     ranges = None
     if windows is not None and windows.finding.kept:
         ranges = windows.ranges(scenario.batch)
-    scripts = {}
+    scripts: dict[str, str] = {}
     for name, program in ENGINES.items():
         if scenario.target and scenario.target.engine.name.startswith(name):
+            if scenario.serving.pools:
+                scripts |= scripts_apart(name, scenario, ranges, head)
+                continue
             script = program.script(scenario, ranges, head)
             if script is not None:
                 scripts[program.file] = script

@@ -1,0 +1,210 @@
+"""Commands that serve the answer of a plan with prefill and decode apart: a script for the replicas
+of either, one for the router before them, and a graph for Dynamo.
+
+Each server is called as where it does both (:mod:`simulator.studies.plan.commands`), with what its
+documentation says of its role behind that. Hosts are called ``prefill-1``, ``decode-1``, and so on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import yaml
+
+from simulator.core.plain import PlainData
+from simulator.core.serving.fields import ReplicaPool
+from simulator.core.serving.fleet.handover import PoolRole
+from simulator.inputs.writing import json_text
+from simulator.scenario import Scenario
+from simulator.scenario.pools import pool_scenarios
+from simulator.studies.plan.commands import ENGINES, Ranges, Words, shell_command
+
+DYNAMO = "dynamo.yaml"
+DYNAMO_SOURCE = (
+    "Dynamo 1.3: examples/backends/{name}/deploy/v1beta1/disagg.yaml (ai-dynamo/dynamo "
+    "{revision}); read 2026-11"
+)
+
+
+@dataclass(frozen=True)
+class PoolProgram:
+    """States how a program is told that a server reads prompts only, or decodes only."""
+
+    source: str
+    """The documentation that names of options are from."""
+    note: str
+    """What else the servers need to know, which no plan can."""
+    options: Callable[[PoolRole], Words]
+    """Returns what stands behind the command of a server."""
+    router: Callable[[Sequence[str], Sequence[str]], list[Words]]
+    """Returns the command of the router before these hosts for prefill and for decode, by lines."""
+    called: int
+    """Words of a server's command before its options, without the model."""
+    model: str
+    """Option that names the model to Dynamo; empty where the command has it."""
+    in_graph: Callable[[PoolRole], Words]
+    """Returns the same as ``options`` for a worker of Dynamo."""
+    revision: str
+    """Commit of Dynamo whose example that is from."""
+    version: str
+    """Version of what Dynamo runs there."""
+
+
+def _vllm(role: PoolRole) -> Words:
+    named = {"prefill": "kv_producer", "decode": "kv_consumer", "both": "kv_both"}
+    return ["--kv-transfer-config", _nixl(named[role])]
+
+
+def _nixl(role: str) -> str:
+    return json_text({"kv_connector": "NixlConnector", "kv_role": role}, indent=None)
+
+
+def _vllm_router(prefill: Sequence[str], decode: Sequence[str]) -> list[Words]:
+    proxy = "tests/v1/kv_connector/nixl_integration/toy_proxy_server.py"
+    lines = [["python", proxy, "--port", "8192"]]
+    for side, hosts in (("prefiller", prefill), ("decoder", decode)):
+        ports = ["8000"] * len(hosts)
+        lines.append([f"--{side}-hosts", *hosts, f"--{side}-ports", *ports])
+    return lines
+
+
+def _vllm_worker(role: PoolRole) -> Words:
+    return ["--disaggregation-mode", role, "--kv-transfer-config", _nixl("kv_both")]
+
+
+def _sglang(role: PoolRole) -> Words:
+    return ["--disaggregation-mode", role, "--disaggregation-transfer-backend", "nixl"]
+
+
+def _sglang_router(prefill: Sequence[str], decode: Sequence[str]) -> list[Words]:
+    lines = [["python", "-m", "sglang_router.launch_router", "--pd-disaggregation"]]
+    for role, hosts in (("prefill", prefill), ("decode", decode)):
+        lines += [[f"--{role}", f"http://{host}:30000"] for host in hosts]
+    return [*lines, ["--port", "8000"]]
+
+
+def _sglang_worker(role: PoolRole) -> Words:
+    return [*_sglang(role), "--disaggregation-bootstrap-port", "12345"]
+
+
+PROGRAMS = {
+    "vllm": PoolProgram(
+        source=(
+            "vLLM: docs/features/nixl_connector_usage.md (vllm-project/vllm 026c83f9); read 2026-11"
+        ),
+        note=(
+            "on several machines VLLM_NIXL_SIDE_CHANNEL_HOST is the address of each, on one "
+            "VLLM_NIXL_SIDE_CHANNEL_PORT and --port differ"
+        ),
+        options=_vllm,
+        router=_vllm_router,
+        called=2,
+        model="--model",
+        in_graph=_vllm_worker,
+        revision="14a3b0d9, launch/disagg.sh 11bc2e86",
+        version="1.3.0",
+    ),
+    "sglang": PoolProgram(
+        source=(
+            "SGLang: docs/advanced_features/pd_disaggregation.md (sgl-project/sglang 08edc506); "
+            "read 2026-11"
+        ),
+        note="on one machine --port and --base-gpu-id differ",
+        options=_sglang,
+        router=_sglang_router,
+        called=3,
+        model="",
+        in_graph=_sglang_worker,
+        revision="2ac51dda",
+        version="1.3.1",
+    ),
+}
+"""Programs whose servers can be told, by engine."""
+
+
+def files_apart() -> list[str]:
+    """Return the names of all files that :func:`scripts_apart` may write."""
+    names = [DYNAMO]
+    for engine in PROGRAMS:
+        names += [f"{engine}_{part}.sh" for part in ("prefill", "decode", "router")]
+    return names
+
+
+def scripts_apart(
+    engine: str, scenario: Scenario, ranges: Ranges | None, head: str
+) -> dict[str, str]:
+    """Return the scripts that serve a scenario whose prefill and decode are apart, by their files'
+    names; none where the engine has no options for its roles, or for its way to draft.
+    """
+    program = PROGRAMS.get(engine)
+    if program is None:
+        return {}
+    scripts = {}
+    hosts: dict[str, list[str]] = {"prefill": [], "decode": []}
+    workers = []
+    for pool, alone in pool_scenarios(scenario):
+        own = alone.model_copy()
+        own.__dict__["lengths"] = scenario.lengths  # also a server for prefill is asked for outputs
+        script = ENGINES[engine].script(own, ranges, head, [program.options(pool.role)])
+        if script is None:
+            return {}
+        said = f"# {pool.role}; its options: {program.source}\n# {program.note}\n"
+        scripts[f"{engine}_{pool.role}.sh"] = said + script
+        hosts[pool.role] += [f"{pool.role}-{number + 1}" for number in range(pool.replicas)]
+        workers.append(_worker(engine, program, pool, own, ranges, head))
+    router = shell_command(program.router(hosts["prefill"], hosts["decode"]))
+    scripts[f"{engine}_router.sh"] = f"# before all replicas; {program.source}\n{router}"
+    scripts[DYNAMO] = _graph(engine, program, workers)
+    return scripts
+
+
+def _worker(
+    engine: str,
+    program: PoolProgram,
+    pool: ReplicaPool,
+    own: Scenario,
+    ranges: Ranges | None,
+    head: str,
+) -> PlainData:
+    """Return the replicas of a pool as Dynamo names them."""
+    served = ENGINES[engine].served(own, ranges, head)
+    lines = ENGINES[engine].lines(served) if served else []
+    options = list(chain.from_iterable(lines))[program.called :]
+    if program.model:
+        options.insert(0, program.model)
+    devices = served.target.tensor_parallel * max(1, served.stages) if served else 1
+    command = ["python3", "-m", f"dynamo.{engine}"]
+    limits = {"limits": {"nvidia.com/gpu": str(devices)}}
+    container: PlainData = {
+        "args": [*options, *program.in_graph(pool.role)],
+        "command": command,
+        "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
+        **_main(engine, program),
+        "resources": limits,
+    }
+    return _component(pool.role, container, pool.replicas)
+
+
+def _main(engine: str, program: PoolProgram) -> PlainData:
+    """Return what a container is called and made of."""
+    image = f"nvcr.io/nvidia/ai-dynamo/{engine}-runtime:{program.version}"
+    return {"image": image, "name": "main"}
+
+
+def _component(kind: str, container: PlainData, replicas: int) -> PlainData:
+    """Return a part of a graph, named for its kind."""
+    template = {"spec": {"containers": [container]}}
+    return {"name": kind, "podTemplate": template, "replicas": replicas, "type": kind}
+
+
+def _graph(engine: str, program: PoolProgram, workers: Sequence[PlainData]) -> str:
+    """Return the graph of a frontend and its workers, for ``kubectl apply``."""
+    frontend = _component("frontend", _main(engine, program), 1)
+    graph = {
+        "apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeployment",
+        "metadata": {"name": f"{engine}-apart"},
+        "spec": {"components": [frontend, *workers]},
+    }
+    source = DYNAMO_SOURCE.format(name=engine, revision=program.revision)
+    return f"# {source}\n" + yaml.safe_dump(graph, sort_keys=False, width=120)
