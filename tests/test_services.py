@@ -171,6 +171,13 @@ def test_arrivals_and_lengths_of_requests() -> None:
     assert load.asked_rate_per_s == 4.0
     assert load.prompts is not None
     assert (load.prompts.mean_tokens, load.prompts.most_tokens) == (pytest.approx(554 / 12), 61)
+    assert load.in_flight_mean == pytest.approx(12 * 0.860163 / 3.270266, rel=1e-5)
+
+
+def test_a_server_says_how_large_its_cache_is() -> None:
+    """2,048 blocks of 128 tokens."""
+    state = observed("vllm_bench_metrics_after.txt").state
+    assert (state.kv_capacity_tokens, state.kv_block_tokens) == (2_048 * 128, 128)
 
 
 # ---- files that are broken

@@ -25,15 +25,26 @@ def bottleneck_of(times: Sequence[MeasuredTime], state: ObservedState, load: Obs
         name, share = max(parts.items(), key=lambda part: part[1])
         quiet = "nothing waits" if parts.get("the queue", 0.0) < 0.01 else "little waits"
         return f"{PARTS[name]}: {share:.0%} of a request's time; {quiet} in the queue."
-    return _of_clients(_means(times, "client"), load)
+    return _of_clients(times, load)
 
 
-def _of_clients(means: Mapping[str, float], load: ObservedLoad) -> str:
+def mean_request_ms(times: Sequence[MeasuredTime], load: ObservedLoad) -> float | None:
+    """Return the mean time of a whole request (ms), of clients first; from its first token and its
+    time per token where it is not stated, None where these are not, either.
+    """
+    for side in ("client", "server"):
+        means = _means(times, side)
+        if "e2e" in means:
+            return means["e2e"]
+        if "ttft" in means and "tpot" in means and load.output_tokens and load.requests:
+            return means["ttft"] + means["tpot"] * (load.output_tokens / load.requests - 1.0)
+    return None
+
+
+def _of_clients(times: Sequence[MeasuredTime], load: ObservedLoad) -> str:
     """Return where the time of requests goes as clients see it."""
-    whole_ms = means.get("e2e")
-    if whole_ms is None and "tpot" in means and load.output_tokens and load.requests:
-        behind = load.output_tokens / load.requests - 1.0
-        whole_ms = means.get("ttft", 0.0) + means["tpot"] * behind
+    means = _means(times, "client")
+    whole_ms = mean_request_ms(times, load)
     if whole_ms and "ttft" in means:
         share = means["ttft"] / whole_ms
         more = "scrapes of /metrics would say whether requests wait"

@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from simulator.inputs.services.bottleneck import bottleneck_of
-from simulator.inputs.services.measured import ServiceFile
+from simulator.core.faults import LARGEST
+from simulator.inputs.services.bottleneck import bottleneck_of, mean_request_ms
+from simulator.inputs.services.measured import MS, ServiceFile
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -49,6 +50,7 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
             state = _filled(state, service.state)
         times += service.times
     acceptance = _acceptance(first_said)
+    load = load.model_copy(update={"in_flight_mean": _in_flight(load, times)})
     return Observed(
         files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
         engine=next((each.engine for each in first_said[::-1] if each.engine), None),
@@ -61,6 +63,15 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
         contradictions=tuple(_contradictions(services)),
         not_held=tuple(_not_held(services, load, state, acceptance)),
     )
+
+
+def _in_flight(load: ObservedLoad, times: Sequence[MeasuredTime]) -> float | None:
+    """Return how many requests are under way in the mean; None where their times are unknown."""
+    whole_ms = mean_request_ms(times, load)
+    if load.requests is None or not load.duration_s or whole_ms is None:
+        return None
+    in_flight = load.requests * whole_ms / MS / load.duration_s
+    return in_flight if in_flight <= LARGEST else None
 
 
 def _rank(service: ServiceFile) -> int:

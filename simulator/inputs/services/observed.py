@@ -73,6 +73,8 @@ class ObservedLoad(Frozen):
     """What a load generator was told; None: none, or all at once."""
     most_concurrent: int | None = None
     """The limit that a load generator was told."""
+    in_flight_mean: float | None = None
+    """Requests under way, by Little's law: their rate times their mean time."""
     sessions: int | None = None
     """Conversations, where some have more than one turn."""
     most_turns: int | None = None
@@ -116,6 +118,9 @@ class ObservedState(Frozen):
     waiting_most: float | None = None
     kv_used_share_mean: float | None = None
     kv_used_share_most: float | None = None
+    kv_capacity_tokens: int | None = None
+    """For how many tokens the KV cache has room."""
+    kv_block_tokens: int | None = None
     queried_tokens: int | None = None
     """Prompt tokens that were looked up in the prefix cache."""
     hit_tokens: int | None = None

@@ -47,7 +47,7 @@ PARTS = ("_bucket", "_sum", "_count")
 """Endings of the series of a histogram."""
 TOGETHER = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of ranks that hold one model together."""
-MOST_POSITIONS = 1_000
+MOST_DIGITS = 15
 BEGAN = "process_start_time_seconds"
 DEFINITIONS = {
     "ttft": "from the arrival of a request at the server to its first token",
@@ -156,6 +156,17 @@ class Scrapes:
                 below[end] = below.get(end, 0.0) + self._grown(f"{name}_bucket", scraped)
             return Histogram(max(0.0, total), count, sorted(below.items()))
         return None
+
+    def info(self, what: str, label: str) -> int | None:
+        """Return a whole number that stands in a label of what an engine says of itself, of its
+        replicas the least; None where there is none.
+        """
+        stated = []
+        for labels in self.series_of("infos", what):
+            text = dict(labels).get(label, "")
+            if text.isdecimal() and len(text) <= MOST_DIGITS:
+                stated.append(int(text))
+        return min(stated, default=None)
 
     def label(self, name: str) -> str | None:
         """Return the value of a label that all series share; None where they differ."""
@@ -429,12 +440,29 @@ def _state(scrapes: Scrapes) -> ObservedState:
         waiting_most=max(waiting, default=None),
         kv_used_share_mean=_mean(used),
         kv_used_share_most=max(used, default=None),
+        kv_capacity_tokens=_capacity(scrapes),
+        kv_block_tokens=scrapes.info("cache", "block_size"),
         queried_tokens=queried,
         hit_tokens=hit,
         hit_rate=hit_rate,
         preemptions=scrapes.counter("preemptions"),
         engine_passes=None if passes is None else round(passes.values),
     )
+
+
+def _capacity(scrapes: Scrapes) -> int | None:
+    """Return for how many tokens a replica's KV cache has room, by its blocks where it says no
+    more.
+    """
+    stated = scrapes.info("cache", "kv_cache_size_tokens")
+    blocks = scrapes.info("cache", "num_gpu_blocks")
+    block_tokens = scrapes.info("cache", "block_size")
+    if stated is None and blocks is not None and block_tokens is not None:
+        return blocks * block_tokens
+    gauges = [tokens for tokens in scrapes.share("kv_capacity") if tokens > 0.0]
+    if stated is None and gauges:
+        return round(gauges[-1])
+    return stated
 
 
 def _mean(values: Sequence[float]) -> float | None:

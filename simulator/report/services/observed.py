@@ -76,6 +76,8 @@ def load_sentence(load: ObservedLoad) -> str:
     output = _mean_tokens(load.output_tokens, load.requests)
     if prompt or output:
         parts.append(f"{prompt or UNKNOWN} prompt and {output or UNKNOWN} output tokens each")
+    if load.in_flight_mean is not None:
+        parts.append(f"{load.in_flight_mean:,.3g} at a time")
     if load.output_tokens_per_s is not None:
         parts.append(f"{load.output_tokens_per_s:,.0f} output tokens a second")
     if load.sessions:
@@ -155,20 +157,22 @@ def state_sentence(state: ObservedState) -> str:
     parts = []
     if state.hit_rate is not None:
         parts.append(f"{state.hit_rate:.0%} of prompt tokens found in the prefix cache")
-    if state.running_most is not None:
-        parts.append(f"up to {state.running_most:,.0f} requests running")
-    if state.waiting_most is not None:
-        parts.append(f"{state.waiting_most:,.0f} waiting")
-    if state.kv_used_share_most is not None:
-        parts.append(f"KV cache {state.kv_used_share_most:.0%} used")
+    idle = state.running_most == 0.0 and not state.waiting_most
+    if idle:
+        parts.append("nothing running when it was scraped")
+    elif state.running_most is not None:
+        parts.append(f"up to {plural(round(state.running_most), 'request')} seen running")
+        if state.waiting_most is not None:
+            parts.append(f"{state.waiting_most:,.0f} waiting")
+    if state.kv_used_share_most is not None and not idle:
+        parts.append(f"{state.kv_used_share_most:.0%} of the KV cache used")
+    if state.kv_capacity_tokens is not None:
+        parts.append(f"room for {state.kv_capacity_tokens:,} tokens")
     if state.preemptions is not None:
         parts.append(plural(state.preemptions, "preemption"))
     if not parts:
         return ""
-    seen = ""
-    if state.scrapes is not None and state.running_most is not None:
-        seen = f" (as {plural(state.scrapes, 'scrape')} saw it)"
-    return f"State: {', '.join(parts)}{seen}."
+    return f"State: {', '.join(parts)}."
 
 
 def run_line(observed: Observed) -> str:
