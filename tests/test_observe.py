@@ -97,6 +97,21 @@ def test_a_server_is_asked_twice_for_its_metrics_and_for_nothing_else(tmp_path: 
     assert "s3cret" not in "".join(path.read_text() for path in out.iterdir())
 
 
+def test_requests_under_way_when_it_began_are_no_load_by_their_times() -> None:
+    """Their times began before; how many are under way is what gauges say."""
+    busy = [
+        scrape.replace("vllm:num_requests_running{", 'vllm:num_requests_running{busy="",')
+        for scrape in SCRAPES
+    ]
+    busy[0] += "vllm:num_requests_running 5.0\n"
+    busy[1] += "vllm:num_requests_running 3.0\n"
+    with serving(*map(text, busy)) as (url, _):
+        data = json.loads(run(url, "--seconds", 0.2, "--json").stdout)
+    assert data["load"]["in_flight_mean"] is None
+    assert data["load"]["ended_rate_per_s"] == pytest.approx(12 / data["load"]["duration_s"])
+    assert (data["state"]["running_mean"], data["state"]["running_most"]) == (4.0, 5.0)
+
+
 def test_the_header_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECSIM_HEADER", "Authorization: Bearer other")
     with serving(text(SCRAPES[0])) as (url, asked):

@@ -169,6 +169,7 @@ def test_arrivals_and_lengths_of_requests() -> None:
     load = observed("vllm_bench.json").load
     assert load.arrival_rate_per_s == pytest.approx(11 / (3773.425172696 - 3770.593767413))
     assert load.asked_rate_per_s == 4.0
+    assert load.ended_rate_per_s == pytest.approx(12 / 3.270266, rel=1e-5)
     assert load.prompts is not None
     assert (load.prompts.mean_tokens, load.prompts.most_tokens) == (pytest.approx(554 / 12), 61)
     assert load.in_flight_mean == pytest.approx(12 * 0.860163 / 3.270266, rel=1e-5)

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from simulator.core.faults import LARGEST
 from simulator.inputs.services.bottleneck import bottleneck_of, mean_request_ms
-from simulator.inputs.services.measured import MS, ServiceFile
+from simulator.inputs.services.measured import MS, SHORTEST_S, ServiceFile
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -50,7 +49,7 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
             state = _filled(state, service.state)
         times += service.times
     acceptance = _acceptance(first_said)
-    load = load.model_copy(update={"in_flight_mean": _in_flight(load, times)})
+    load = load.model_copy(update=_rates(load, state, times))
     return Observed(
         files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
         engine=next((each.engine for each in first_said[::-1] if each.engine), None),
@@ -65,13 +64,20 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
     )
 
 
-def _in_flight(load: ObservedLoad, times: Sequence[MeasuredTime]) -> float | None:
-    """Return how many requests are under way in the mean; None where their times are unknown."""
+def _rates(
+    load: ObservedLoad, state: ObservedState, times: Sequence[MeasuredTime]
+) -> dict[str, float]:
+    """Return how many requests end in a second, and how many are under way in the mean; neither
+    where duration or times are unknown, nor the latter where a scrape saw some under way.
+    """
+    rates: dict[str, float] = {}
+    if load.requests is None or load.duration_s is None or load.duration_s < SHORTEST_S:
+        return rates
+    rates["ended_rate_per_s"] = load.requests / load.duration_s
     whole_ms = mean_request_ms(times, load)
-    if load.requests is None or not load.duration_s or whole_ms is None:
-        return None
-    in_flight = load.requests * whole_ms / MS / load.duration_s
-    return in_flight if in_flight <= LARGEST else None
+    if whole_ms is not None and not state.running_most and not state.waiting_most:
+        rates["in_flight_mean"] = rates["ended_rate_per_s"] * whole_ms / MS
+    return rates
 
 
 def _rank(service: ServiceFile) -> int:

@@ -67,6 +67,8 @@ class ObservedLoad(Frozen):
     outputs: ObservedLengths | None = None
     arrival_rate_per_s: float | None = None
     """Requests a second, from the first to the last that came."""
+    ended_rate_per_s: float | None = None
+    """Answered requests over the duration; that of arrivals where as many come as end."""
     gap_variation: float | None = None
     """Standard deviation of the times between arrivals over their mean: 1 is a Poisson process."""
     asked_rate_per_s: float | None = None
@@ -74,7 +76,8 @@ class ObservedLoad(Frozen):
     most_concurrent: int | None = None
     """The limit that a load generator was told."""
     in_flight_mean: float | None = None
-    """Requests under way, by Little's law: their rate times their mean time."""
+    """Requests under way, by Little's law: their rate times their mean time; None where some were
+    under way when it began or ended."""
     sessions: int | None = None
     """Conversations, where some have more than one turn."""
     most_turns: int | None = None

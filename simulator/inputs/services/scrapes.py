@@ -314,10 +314,7 @@ def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
     requests = scrapes.counter("requests")
     output_tokens = scrapes.counter("output_tokens")
     acceptance = _acceptance(scrapes, output_tokens)
-    rate_per_s = None
     tokens_per_s = None
-    if between_s and requests is not None:
-        rate_per_s = requests / between_s
     if between_s and output_tokens is not None:
         tokens_per_s = output_tokens / between_s
     load = ObservedLoad(
@@ -328,7 +325,6 @@ def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
         cached_tokens=scrapes.counter("cached_tokens"),
         prompts=_lengths(scrapes, "prompts"),
         outputs=_lengths(scrapes, "outputs"),
-        arrival_rate_per_s=rate_per_s,
         output_tokens_per_s=tokens_per_s,
     )
     return ServiceFile(

@@ -71,7 +71,9 @@ def load_sentence(load: ObservedLoad) -> str:
     if load.failed:
         parts.append(f"{load.failed:,} failed")
     if load.arrival_rate_per_s is not None:
-        parts.append(f"{load.arrival_rate_per_s:,.3g} a second")
+        parts.append(f"{load.arrival_rate_per_s:,.3g} arrive a second")
+    elif load.ended_rate_per_s is not None:
+        parts.append(f"{load.ended_rate_per_s:,.3g} end a second")
     prompt = _mean_tokens(load.prompt_tokens, load.requests)
     output = _mean_tokens(load.output_tokens, load.requests)
     if prompt or output:
