@@ -157,6 +157,8 @@ def test_evicted_to_the_host_and_loaded_back(replay: bool) -> None:
     }
     assert (memory.asked_tokens, memory.hit_tokens, memory.load_s) == (48, 12, 3)
     assert requests[2].first_token_s == 207
+    lane = memory.tiers[0].lane
+    assert (lane and lane.spans) == (None if replay else [(200, 203, "load")])
 
 
 @pytest.mark.parametrize(
@@ -244,6 +246,48 @@ def test_what_leaves_the_host_goes_to_the_store(replay: bool) -> None:
     books = tier_books([memory])
     assert (books["host"]["hit_tokens"], books["store"]["hit_tokens"]) == (0, 12)
     assert (books["host"]["written_bytes"], books["store"]["written_bytes"]) == (48, 32)
+
+
+def via_host(block_s: float) -> MemoryTier:
+    """A store from which blocks go to the host first."""
+    return tier("store", block_s).model_copy(update={"via_above": True})
+
+
+@pytest.mark.parametrize(("block_s", "begins_s", "tokens"), [(2, 309, 4), (3.2, 300, 16)])
+@BOTH_CLOCKS
+def test_two_hops_take_one_link_after_the_other(
+    block_s: float, begins_s: float, tokens: int, replay: bool
+) -> None:
+    """Three blocks take 6 s to the host and 3 s on to the device, and a copy stays; 12 s to be
+    computed, which is quicker where the store is slower.
+    """
+    memory = tiered(5, tier(tokens=16), via_host(block_s), rule="cheaper")
+    names = "abca"
+    requests = [asked(place, 100 * place, name) for place, name in enumerate(names)]
+    *_, prefill, _ = serve(requests, memory, replay=replay).log
+    assert prefill == (begins_s, begins_s + tokens, "prefill", (3,), (tokens,))
+    host, store = (link.loaded_blocks for link in memory.tiers)
+    assert (host, store) == ((3, 3) if tokens == 4 else (0, 0))
+    assert (("a", 0) in memory.tiers[0].store.blocks) == (tokens == 4)
+
+
+def test_a_link_is_free_until_a_second_hop_begins() -> None:
+    """Of request 3 two blocks are in the host and one is in the store, from where it takes ten
+    seconds to the host; request 4 takes the host's link meanwhile, for three.
+    """
+    memory = tiered(15, tier(tokens=16), via_host(10.0))
+    requests = [asked(0, 0, "a"), asked(1, 100, "b"), asked(2, 200, "cde")]
+    requests += [asked(3, 300, "a"), asked(4, 300, "b")]
+    log = serve(requests, memory, FixedBatch(max_requests=2)).log
+    host, store = (link.lane.spans for link in memory.tiers if link.lane)
+    assert store == [(300, 310, "load")]
+    assert host == [(300, 302, "load"), (302, 305, "load"), (310, 311, "load")]
+    assert log[6:] == [
+        (305, 309, "prefill", (4,), (4,)),
+        (309, 310, "step", (4,), (1,)),
+        (311, 315, "prefill", (3,), (4,)),
+        (315, 316, "step", (3,), (1,)),
+    ]
 
 
 @BOTH_CLOCKS
@@ -338,9 +382,10 @@ POLICIES: list[Policy] = [
             st.sampled_from(["through", "on_eviction"]),
             st.sampled_from([None, 4, 20, 60]),
             st.sampled_from([0.0, 0.5, 3.0]),
+            st.booleans(),
         ),
         min_size=1,
-        max_size=2,
+        max_size=3,
     ),
     st.sampled_from(["load", "cheaper", "recompute"]),
     st.booleans(),
@@ -349,13 +394,14 @@ def test_every_block_is_where_it_should_be(
     requests: list[Request],
     policy: Policy,
     blocks: int,
-    kinds: list[tuple[str, int | None, float]],
+    kinds: list[tuple[str, int | None, float, bool]],
     rule: str,
     prefetches: bool,
 ) -> None:
     tiers = []
-    for place, (write, tokens, block_s) in enumerate(kinds):
-        tiers.append(tier(f"tier {place}", block_s, 0.25, write, tokens))
+    for place, (write, tokens, block_s, above) in enumerate(kinds):
+        below = tier(f"tier {place}", block_s, 0.25, write, tokens)
+        tiers.append(below.model_copy(update={"via_above": above and place > 0}))
     memory = Watched(blocks, tiers, rule)
     served = serve(requests, memory, policy, prefetches=prefetches)
     replayed = serve(again(requests), Watched(blocks, tiers, rule), policy, True, prefetches)

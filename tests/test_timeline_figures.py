@@ -8,7 +8,7 @@ import pytest
 
 from simulator.core.world import Span
 from simulator.report.pipeline_timeline import COLOURS, THIN, boxes, devices, pipeline_timeline
-from simulator.report.timeline import steady_window
+from simulator.report.timeline import load_window, steady_window
 from simulator.scenario import load
 from simulator.scenario.evaluate import SPANS, simulate
 
@@ -78,3 +78,12 @@ def test_both_panels_of_a_run_with_its_flush_inside() -> None:
     words = [text.strip() for text in ElementTree.fromstring(drawn).itertext()]
     assert {"a < b", "draft", "stage 1", "stage 8", "prune", "transmit"} <= set(words)
     assert words.count("stage 8") == 2
+
+
+def test_the_longest_load_and_the_steps_behind_it() -> None:
+    """Where a load has as many steps behind it; else nothing."""
+    loads = [Span("from host", 1.0, 2.0, "load"), Span("from host", 4.0, 7.0, "load")]
+    steps = [Span("target", float(at), at + 0.5, "target") for at in range(3, 13)]
+    assert load_window([*loads, *steps]) == (4.0, 10.0)
+    assert load_window([*loads, *steps[:6]]) == (1.0, 6.0)
+    assert load_window(steps) is None

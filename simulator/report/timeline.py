@@ -11,13 +11,14 @@ from textwrap import wrap
 from typing import NamedTuple, Self
 
 from simulator.core.plain import PlainData
+from simulator.core.serving.cache.tiers import LOAD
 from simulator.core.world import Span
 from simulator.inputs.writing import json_text
 from simulator.report.chart import round_up
 from simulator.report.html import rendered
 from simulator.report.panels import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILLION, YELLOW
 
-OPENING = ("prefill", "draft prefill", "first window", "KV")
+OPENING = ("prefill", "draft prefill", "first window", "KV", LOAD)
 """Labels of spans that lie before a request's first step."""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -184,6 +185,21 @@ def opening_window(spans: Sequence[Span], steps: int = 3) -> tuple[float, float]
     if working:
         _, end_s = _windows_of(working, steps)[0]
     return min((span.start_s for span in busy), default=0.0), end_s
+
+
+def load_window(spans: Sequence[Span], steps: int = 3) -> tuple[float, float] | None:
+    """Return begin and end in seconds from the longest load from a tier of memory to the end of the
+    first ``steps`` steps in a row behind it; None where no load has as many behind it.
+    """
+    loads = [span for span in spans if span.label == LOAD]
+    working = [span for span in spans if span.label not in OPENING and span.end_s > span.start_s]
+    for load in sorted(loads, key=lambda span: span.start_s - span.end_s):
+        behind = [span for span in working if span.start_s >= load.end_s]
+        windows = _windows_of(behind, steps) if behind else []
+        if len(windows) > 1:
+            _, end_s = windows[0]
+            return load.start_s, end_s
+    return None
 
 
 def _windows_of(working: Sequence[Span], steps: int) -> list[tuple[float, float]]:

@@ -122,7 +122,8 @@ def _tier(tier: MemoryTier) -> str:
     elif tier.room_gb is not None:
         room = f"{tier.room_gb:g} GB"
     filled = {"through": "as they are filled", "on_eviction": "as they are evicted"}[tier.write]
-    return f"{tier.name} ({room}) over {tier.link.name}, which gets blocks {filled}"
+    way = " to the tier above" if tier.via_above else ""
+    return f"{tier.name} ({room}) over {tier.link.name}{way}, which gets blocks {filled}"
 
 
 def _placed(place: Placement) -> str:

@@ -41,8 +41,10 @@ class Loading:
 
     @property
     def next_s(self) -> float:
-        """Return when the next load ends, in seconds; infinity where none is on its way."""
-        return min((load.end_s for load in self.loads), default=inf)
+        """Return when the next load ends or takes its next link, in seconds; infinity where none is
+        on its way.
+        """
+        return min((load.next_s for load in self.loads), default=inf)
 
     def plan(self, now: float) -> IterationPlan:
         """Return the plan of the policy, once loads have ended and begun.
@@ -91,7 +93,7 @@ class Loading:
                 load = memory.begin_load(request, request.guest(), hits, now, spare)
                 if load is None:
                     return self._stay(ready)
-                if load.end_s > now:
+                if load.next_s > now:
                     waiting.popleft()
                     queues.loading.append(request)
                     self.loads.append(load)
@@ -122,10 +124,11 @@ class Loading:
 
     def _end(self, now: float) -> None:
         """Let those go back to their places whose blocks have come."""
-        ended = [load for load in self.loads if load.end_s <= now]
+        self.memory.go_on(self.loads, now)
+        ended = [load for load in self.loads if load.next_s <= now]
         if not ended:
             return
-        self.loads = [load for load in self.loads if load.end_s > now]
+        self.loads = [load for load in self.loads if load.next_s > now]
         for load in ended:
             self.queues.loading.remove(load.request)
             self.memory.end_load(load)

@@ -135,6 +135,7 @@ class Scheduler:
         strategy = self.strategy
         lazy = self.lazy
         turn = 0
+        self._draw_loads(world)
         while True:
             turn += 1
             if not turn % TURNS:
@@ -167,6 +168,11 @@ class Scheduler:
             else:
                 yield from strategy.timeline(lanes, self.times.of(batch.step), batch.step.kind)
             self.settle(batch, environment.now)
+
+    def _draw_loads(self, world: World) -> None:
+        """Draw loads from tiers of memory in a world, if there are tiers."""
+        if self.loading:
+            self.loading.memory.draw_on(world)
 
     def _pass_lazily(
         self, lazy: Lazy, environment: Environment, lanes: Lanes

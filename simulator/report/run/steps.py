@@ -9,7 +9,13 @@ from simulator.report.blocks import Block, Figure, Hyperlink, Paragraph, Section
 from simulator.report.columns import Column, table
 from simulator.report.pipeline_timeline import pipeline_timeline
 from simulator.report.run.drafting import regime
-from simulator.report.timeline import opening_window, span_data, steady_window, timeline_svg
+from simulator.report.timeline import (
+    load_window,
+    opening_window,
+    span_data,
+    steady_window,
+    timeline_svg,
+)
 from simulator.report.wording import number, plural, share
 from simulator.scenario.result.run_result import RunResult
 
@@ -151,8 +157,11 @@ def timeline(result: RunResult) -> Figure:
     traits = result.scenario.schedule.traits
     caption = f"{traits.equation.replace('Delta', 'Δ')}. Here {regime(result)}."
     drawing = pipeline_timeline if traits.staged else timeline_svg
+    loading = load_window(result.spans)
     if result.simulated.pools:
         window = opening_window(result.spans)
+    elif loading:
+        window = loading
     else:
         window = steady_window(result.spans, 3 + result.scenario.stages)
     still = partial(drawing, result.spans, window, caption)

@@ -62,6 +62,8 @@ class KVMemory(Frozen):
 
     @model_validator(mode="after")
     def _names_of_tiers(self) -> "KVMemory":
+        if self.tiers and self.tiers[0].via_above:
+            raise ValueError("tiers: there is none above the first; leave its via_above out")
         names = [tier.name for tier in self.tiers]
         for name in names:
             if names.count(name) > 1:

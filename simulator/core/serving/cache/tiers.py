@@ -14,6 +14,9 @@ computed.
   evicts it (``write_back``). Copies go the other way of a link and nobody waits for them.
 * *Eviction* from a tier: the block used longest ago, and of a request the last one first.
 * *Loading* leaves the copy where it is. Transfers of a tier take its link one after the other.
+* *Two hops*: with ``via_above`` what is loaded goes to the tier above first, and on from there once
+  all of it has come, over that tier's link; a copy stays there (HiCache, LMCache: remote to host to
+  device).
 * *The law*: with ``s`` seconds of start-up, ``b`` bytes a token, a bandwidth ``B``, and ``c``
   seconds to compute a token, n* tokens are loaded as quickly as computed
   (:func:`crossover_tokens`)::
@@ -25,7 +28,7 @@ computed.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -37,10 +40,13 @@ from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.cache.prefixes import PrefixCache
 from simulator.core.serving.load.content import Hash
 from simulator.core.serving.requests import Request
+from simulator.core.world import Lane, World
 
 BlockKey: TypeAlias = tuple[Hash, int]
 """A block: a name, and its place counted from the beginning of the prompt."""
 HitRule = Literal["load", "recompute", "cheaper"]
+FROM, LOAD = "from", "load"
+"""How the lane of a tier's link begins, and what is on it."""
 MOST_CONNECTIONS = 1_024
 """Links side by side; far beyond any server."""
 
@@ -88,6 +94,10 @@ class MemoryTier(Frozen):
     """Links side by side that share out a load, as one for each device of the target."""
     write: Literal["through", "on_eviction"] = "through"
     """When blocks come here: as they are filled on the device, or as the tier above evicts them."""
+    via_above: bool = False
+    """Whether a load goes to the tier above over this link, and on over that tier's, where a copy
+    stays; else straight to the device.
+    """
     shared_by_replicas: bool = False
     """Whether all replicas find each other's blocks here; each has a link of its own. The room is
     then that of all together.
@@ -158,6 +168,7 @@ class TierLink:
         "busy_s",
         "free_s",
         "hit_tokens",
+        "lane",
         "loaded_blocks",
         "loads",
         "store",
@@ -171,13 +182,18 @@ class TierLink:
         self.free_s = 0.0
         """When the link has carried all that it is to load."""
         self.busy_s = 0.0
+        self.lane: Lane | None = None
+        """The lane on which loads are drawn; None in a replay."""
         self.hit_tokens = self.loads = self.loaded_blocks = self.written_blocks = 0
 
     def book(self, now: float, blocks: int, block_bytes: float) -> float:
         """Load so many blocks as soon as the link is free; return when they are there."""
         seconds = self.tier.seconds(blocks * block_bytes)
-        self.free_s = max(now, self.free_s) + seconds
+        begin_s = max(now, self.free_s)
+        self.free_s = begin_s + seconds
         self.busy_s += seconds
+        if self.lane:
+            self.lane.book(begin_s, self.free_s, LOAD)
         self.loads += 1
         self.loaded_blocks += blocks
         return self.free_s
@@ -191,6 +207,14 @@ class LowerHit(NamedTuple):
     end: int
 
 
+class Hop(NamedTuple):
+    """Blocks that are at the tier at place ``depth`` at a time, and go on over its link."""
+
+    at_s: float
+    depth: int
+    blocks: int
+
+
 @dataclass(slots=True, eq=False)
 class BlockLoad:
     """Blocks on their way to the device for a request that waits for them."""
@@ -201,6 +225,14 @@ class BlockLoad:
     hits: list[LowerHit]
     begun_s: float
     end_s: float
+    """When all of it has come that has a link, in seconds."""
+    hops: list[Hop] = field(default_factory=list)
+    """What has no link yet: it is still on the way to the tier from which it goes on."""
+
+    @property
+    def next_s(self) -> float:
+        """Return when a part of it takes its next link, or all of it has come, in seconds."""
+        return min((hop.at_s for hop in self.hops), default=self.end_s)
 
     @property
     def blocks(self) -> int:
@@ -247,6 +279,11 @@ class TieredCache(PrefixCache):
         """Whether a policy is planning, and whether it was refused a request that has blocks in a
         lower tier: they made way on the device just now.
         """
+
+    def draw_on(self, world: World) -> None:
+        """Draw loads on a lane of the world for each tier."""
+        for link in self.tiers:
+            link.lane = world.lane(f"{FROM} {link.tier.name}")
 
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give room as :meth:`PrefixCache.hold` does; not to a request that has to load blocks
@@ -361,10 +398,22 @@ class TieredCache(PrefixCache):
 
     def _link_s(self, hits: Iterable[LowerHit]) -> float:
         """Return the seconds in which blocks are loaded over links that are free."""
-        return max(
-            self.tiers[depth].tier.seconds(blocks * self.block_bytes)
-            for depth, blocks in blocks_by_depth(hits).items()
-        )
+        free_s = [0.0] * len(self.tiers)
+        loaded_s = 0.0
+        for depth, blocks in blocks_by_depth(hits).items():
+            come_s = 0.0
+            for place in self._way(depth):
+                seconds = self.tiers[place].tier.seconds(blocks * self.block_bytes)
+                come_s = free_s[place] = max(free_s[place], come_s) + seconds
+            loaded_s = max(loaded_s, come_s)
+        return loaded_s
+
+    def _way(self, depth: int) -> Iterator[int]:
+        """Yield the places of the tiers whose links a load takes, in turn."""
+        yield depth
+        while depth and self.tiers[depth].tier.via_above:
+            depth -= 1
+            yield depth
 
     def refresh(self, guest: Request) -> None:
         """Let the blocks that a request has on the device be the last ones to make way; ``guest``
@@ -386,10 +435,26 @@ class TieredCache(PrefixCache):
             return None
         Blocks.hold(self, guest, tokens, spare)
         self.make_way(self.used)
-        end_s = now
-        for depth, blocks in blocks_by_depth(hits).items():
-            end_s = max(end_s, self.tiers[depth].book(now, blocks, self.block_bytes))
-        return BlockLoad(request, guest, hits, now, end_s)
+        by_depth = sorted(blocks_by_depth(hits).items())
+        hops = [Hop(now, depth, blocks) for depth, blocks in by_depth]
+        load = BlockLoad(request, guest, hits, now, now, hops)
+        self.go_on([load], now)
+        return load
+
+    def go_on(self, loads: Iterable[BlockLoad], now: float) -> None:
+        """Book the links of what goes on from a tier by ``now``, first come, first served."""
+        while True:
+            due = [(load.next_s, load) for load in loads if load.hops and load.next_s <= now]
+            if not due:
+                return
+            at_s, load = min(due, key=lambda entry: entry[0])
+            hop = next(hop for hop in load.hops if hop.at_s == at_s)
+            load.hops.remove(hop)
+            end_s = self.tiers[hop.depth].book(at_s, hop.blocks, self.block_bytes)
+            if hop.depth and self.tiers[hop.depth].tier.via_above:
+                load.hops.append(Hop(end_s, hop.depth - 1, hop.blocks))
+            else:
+                load.end_s = max(load.end_s, end_s)
 
     def end_load(self, load: BlockLoad) -> None:
         """Let blocks that have come wait for the request, as the last ones to make way."""
@@ -398,6 +463,10 @@ class TieredCache(PrefixCache):
         guest.cached = load.blocks * self.block_tokens
         self.keep(guest, 0)
         request = load.request
+        for depth, begin, end in reversed(load.hits):
+            keys = list(self._keys(request, begin, end))
+            for place in [*self._way(depth)][1:]:
+                self._write(place, reversed(keys))
         if request.preemptions:
             return
         before = self.loaded.get(request.index, [])
