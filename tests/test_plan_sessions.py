@@ -25,7 +25,7 @@ from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.file import Plan, load_plan
-from simulator.studies.plan.headroom import filling_up
+from simulator.studies.plan.headroom import Headroom, _cut_short, filling_up, lasting_s
 from simulator.studies.plan.question import talked
 from simulator.studies.plan.search import examine, keeps, replicated, search
 from simulator.studies.plan.study import study, summary
@@ -389,3 +389,19 @@ def test_a_run_that_ends_before_its_system_is_full_says_so(tmp_path: Path) -> No
     assert words.endswith(f"with requests.count={filling.enough_turns} or more it is full.")
     long = examine(kept(tmp_path, talks(think_s=0.0)).candidates[0], 1, "end")
     assert filling_up(long) is None
+
+
+def test_a_run_that_ends_before_sessions_fill_replicas_up_says_so() -> None:
+    """Agents who think for an hour: 3,000 turns of a replica are over long before."""
+    settings = ["requests.arrivals={name: poisson, rate_per_s: 1}", "requests.count=100"]
+    for think_s, cut in ((3_600, True), (0, False)):
+        think = f"requests.sessions.think_s={think_s}"
+        loaded = load("sessions_chat_eagle3_qwen3_30b_a3b_h200", [*settings, think])
+        assert _cut_short(loaded, 1.0, 1) is cut
+        rate = loaded.scenario.requests.offered_per_s(0)
+        assert rate
+        assert cut is (lasting_s(loaded, 1.0, 1) == pytest.approx(3_000 / rate))
+    room = Headroom(2.0, math.inf, True, None, requests=3_000, lasted_s=1_500.0, cut_short=True)
+    words = plan_page.headroom_words(room)
+    assert "the run ends behind 3,000 turns a replica, before sessions have filled it up" in words
+    assert room.as_data()["cut_short"] is True

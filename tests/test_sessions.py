@@ -510,9 +510,12 @@ def test_conversations(tmp_path: Path) -> None:
         first, second = written(tmp_path, name, text).recorded()
         lines = (1, 3) if name.endswith("l") else (0, 0)
         assert first == Session(
-            [Said(11, 2, line=lines[0]), Said(1, 3, line=lines[0])], "system 0", 10
+            [Said(11, 2, line=lines[0]), Said(1, 3, line=lines[0])],
+            "system 0",
+            10,
+            by_characters=True,
         )
-        assert second == Session([Said(2, 3, line=lines[1])], "system 0", 10)
+        assert second == Session([Said(2, 3, line=lines[1])], "system 0", 10, by_characters=True)
 
 
 def test_a_file_of_sessions_says_how_many_turns_there_are(tmp_path: Path) -> None:

@@ -154,9 +154,12 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
     if kind == "union_tag_invalid":
         tag = report["ctx"]["tag"]
         tags = re.findall(r"'([^']*)'", report["ctx"]["expected_tags"])
-        return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, tags)}"
+        names = [name for name in tags if name != NUMBER]
+        or_else = ", or a number" if NUMBER in tags else ""
+        return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, names)}{or_else}"
     if kind == "union_tag_not_found":
-        return "needs a field 'name'"
+        possible = ", ".join(sorted(_names_at(model, report["loc"])))
+        return f"needs a field 'name'{': one of ' if possible else ''}{possible}"
     if kind == "missing":
         return "is required and missing"
     text = str(report["msg"]).removeprefix("Value error, ")
@@ -165,6 +168,9 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
         return text
     for theirs, ours in PLAIN_WORDS:
         text = re.sub(theirs, ours, text)
+    of_number = report["loc"][-1:] == (NUMBER,) and kind.endswith(("_parsing", "_type"))
+    if of_number and (members := _names_at(model, report["loc"][:-1])):
+        text += f" or {{name: ...}} of {', '.join(sorted(members))}"
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
     if isinstance(given, dict | list):
@@ -172,6 +178,21 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
     else:
         shown = f", got {told(given)}"
     return f"{text}{shown}{_near(report) if kind == 'literal_error' else ''}"
+
+
+NUMBER = "number"
+"""The tag of a number among the members of a union that have names."""
+
+
+def _names_at(model: type[BaseModel], loc: Path_) -> set[str]:
+    """Return the names of the models of which one may stand at a field."""
+    names = set[str]()
+    for around in _around(model, loc):
+        field = around.model_fields.get(str(loc[-1]))
+        for member in _models_in(field.annotation if field else None):
+            if name := getattr(member.model_fields.get("name"), "default", None):
+                names.add(str(name))
+    return names - {"PydanticUndefined"}
 
 
 def _near(report: Any) -> str:

@@ -8,7 +8,8 @@ What a file is follows from what it holds:
 * ``profile_export.jsonl`` of AIPerf, with ``metadata`` and ``metrics`` of every turn
   (ai-dynamo/aiperf, docs/tutorials/working-with-profile-exports.md). A think time is what passed
   between the end of a turn and the start of the next. Failed and cancelled turns, and those of the
-  warm-up, are left out.
+  warm-up, are left out. A conversation that was held several times, and is known by its
+  ``conversation_id`` alone, is told apart by the order of its turns.
 * Conversations with messages (ShareGPT, WildChat, OpenAI), JSON or JSONL: every answer is a turn,
   and tokens are counted as :mod:`simulator.inputs.logs` does.
 
@@ -20,6 +21,7 @@ the system prompt.
 import csv
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -149,6 +151,10 @@ def _check_column(file: SessionFile, line: int, column: str, values: Values) -> 
     """Raise the error of a column that is called almost as one that is read."""
     if column in COLUMNS:
         return
+    parted = [name.strip() for name in re.split(r"[;\t|]", column)]
+    if len(parted) > 1 and "session" in map(str.lower, parted):
+        message = f"expected commas between columns, got '{column[len(parted[0])]}'"
+        raise file.fault(1, message, len(parted[0]) + 1)
     meant = nearest_name(column, [name for name in COLUMNS if name not in values])
     if meant:
         raise file.fault(line, f"is no column of sessions; did you mean '{meant}'?", field=column)
@@ -319,6 +325,8 @@ class _Sent(NamedTuple):
     end_ns: int
     prompt: int
     output: int
+    worker: str = ""
+    """Who has sent it; empty where nobody says so."""
 
 
 def _of_aiperf(file: SessionFile, records: Sequence[tuple[int, Values]]) -> list[Session]:
@@ -334,8 +342,34 @@ def _of_aiperf(file: SessionFile, records: Sequence[tuple[int, Values]]) -> list
         if name is None:
             _missing(file, line, metadata, "conversation_id")
         by_session.setdefault(str(name), []).append(_sent(file, line, metadata, metrics))
-    first_ns = min((turn.start_ns for turns in by_session.values() for turn in turns), default=0)
-    return [_of_sent(turns, first_ns) for turns in by_session.values()]
+    sessions = [held for turns in by_session.values() for held in _instances(turns)]
+    first_ns = min((turn.start_ns for turns in sessions for turn in turns), default=0)
+    return [_of_sent(turns, first_ns) for turns in sessions]
+
+
+def _instances(turns: list[_Sent]) -> list[list[_Sent]]:
+    """Return the turns of each time that a conversation was held: several where a number of a turn
+    comes twice. A turn goes on from the one before it that has ended longest ago, of its worker if
+    that has one.
+    """
+    if len({sent.turn for sent in turns}) == len(turns):
+        return [turns]
+    instances: list[list[_Sent]] = []
+    for sent in sorted(turns, key=lambda sent: (sent.start_ns, sent.turn)):
+        before = [
+            held
+            for held in instances
+            if held[-1].turn < sent.turn and held[-1].end_ns <= sent.start_ns
+        ]
+        if not before:
+            instances.append([sent])
+            continue
+        nearest = min(
+            before,
+            key=lambda held: (-held[-1].turn, held[-1].worker != sent.worker, held[-1].end_ns),
+        )
+        nearest.append(sent)
+    return instances
 
 
 def _object(file: SessionFile, line: int, record: Values, name: str) -> PlainMapping:
@@ -364,7 +398,8 @@ def _sent(file: SessionFile, line: int, metadata: PlainMapping, metrics: PlainMa
         message = f"is {(start_ns - end_ns) * NS:.6g} s before request_start_ns"
         raise file.fault(line, message, 1, "request_end_ns")
     prompt, output = (_tokens(file, row, name) for name in LENGTHS)
-    return _Sent(line, turn, start_ns, end_ns, prompt, output)
+    worker = str(metadata.get("worker_id") or "")
+    return _Sent(line, turn, start_ns, end_ns, prompt, output, worker)
 
 
 TIMES = ("request_start_ns", "request_end_ns")
@@ -433,4 +468,4 @@ def _of_messages(
             unread = 0
         else:
             unread += tokens
-    return Session(said, system, system_tokens)
+    return Session(said, system, system_tokens, by_characters=True)

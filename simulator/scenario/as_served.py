@@ -181,17 +181,15 @@ def cached_by_default(scenario: Scenario) -> bool:
 
 
 def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
-    """Yield what a scenario with arrivals or a prefix cache takes over from its engine, in
-    sentences.
+    """Yield what a scenario takes over from its engine, in sentences: batching, and with arrivals,
+    sessions or a prefix cache whether prompts are kept.
     """
     target = scenario.target
-    keeps = scenario.serving.memory.prefix_caching
-    if target is None or (scenario.requests.arrivals is None and not keeps):
+    if target is None:
         return
-    engine = target.engine
     server = target.engine.server
     policy = scenario.serving.policy
-    whose = f"engine {engine.name}"
+    whose = f"engine {target.engine.name}"
     source = f"({server.source}, {server.confidence})"
     if document.get(POLICY) == "engine":
         with_drafts, without = (server.limits_on(target.device, drafts) for drafts in (True, False))
@@ -204,6 +202,8 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
         )
         yield f"batching: {policy.name}, {most}, as {whose} does on {target.device.name} {source}"
     if document.get(CACHING) is not None:
+        return
+    if not (scenario.requests.varies or scenario.serving.memory.prefix_caching):
         return
     if scenario.serving.memory.prefix_caching:
         yield f"prefix caching: on, {_in_blocks(scenario)}, as in {whose} {source}"

@@ -17,6 +17,7 @@ from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.core.strategies.common.capabilities import DraftsChain
 from simulator.core.strategies.common.drafters import StreamingDrafter
+from simulator.inputs.logs import KNOWN
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.agreement import claim_of
 from simulator.scenario.as_served import said_of_engine
@@ -151,7 +152,14 @@ def _about_sessions(scenario: Scenario) -> Iterator[str]:
                 f"{idle:,} never begin one; set requests.concurrency={max(sessions, 1)}, or more "
                 "turns (requests.count)"
             )
-    if not isinstance(requests.sessions, SessionFile) or requests.sessions.think_s is not None:
+    if not isinstance(requests.sessions, SessionFile):
+        return
+    if any(session.by_characters for session in requests.sessions.recorded()):
+        yield (
+            f"tokens of the texts in {Path(requests.sessions.file).name} are not known: "
+            f"{KNOWN['characters_per_token']:g} characters count as one (assumed)"
+        )
+    if requests.sessions.think_s is not None:
         return
     later = [turn for turns in requests.turns(scenario.seed) for turn in turns[1:]]
     if later and not any(turn.wait_s or turn.earliest_s for turn in later):

@@ -3,6 +3,7 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -14,6 +15,7 @@ from simulator.core.quantities import Frozen, Named, Sourced, provenance
 from simulator.core.serving.cache.tiers import MemoryTier
 from simulator.core.serving.fields import ReplicaPool, Serving
 from simulator.core.serving.fleet.handover import Handover
+from simulator.core.serving.load.sessions import SessionFile, SystemPrompts
 from simulator.core.serving.requests import Requests
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
@@ -98,6 +100,8 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
         yield "times", "stated outright, no hardware or engine"
     yield "acceptance", acceptance_in_words(scenario.acceptance)
     yield "requests", _requests(scenario)
+    if scenario.requests.sessions:
+        yield "sessions", _sessions(scenario)
     yield "batching", summary(type(scenario.serving.policy).__doc__).replace("``", "`")
     if scenario.serving.pools:
         yield from _pools(scenario)
@@ -254,6 +258,50 @@ def _requests(scenario: Scenario) -> str:
         f"{requests.count:,} in the simulation, {come}; {prompt:,.0f} prompt and {output:,.0f} "
         f"output tokens in the mean, {longest:,} together at most{_classes(requests)}"
     )
+
+
+def _sessions(scenario: Scenario) -> str:
+    """Return how many sessions there are, what their turns hold, and when these come."""
+    stated = scenario.requests.sessions
+    turns = list(scenario.requests.turns(scenario.seed))
+    mean = sum(map(len, turns)) / len(turns)
+    words = [f"{len(turns):,} with {mean:.3g} turns in the mean"]
+    if isinstance(stated, SessionFile):
+        words.append(f"as recorded in {Path(stated.file).name}")
+        if stated.think_s is not None:
+            words.append(f"think times {_drawn(stated.think_s)} s instead of those in it")
+    elif stated:
+        words.append(f"turns {_drawn(stated.turns)}")
+        words.append(f"new text of later turns {_drawn(stated.turn_tokens)} tokens")
+        words.append(f"think times {_drawn(stated.think_s)} s")
+        if stated.tools:
+            tools = f"{stated.tools.share:g} of later turns behind a tool of "
+            words.append(f"{tools}{_drawn(stated.tools.tool_s)} s")
+        if stated.system_prompts:
+            words.append(_system_prompts(stated.system_prompts))
+        if stated.branch_share:
+            words.append(f"{stated.branch_share:g} of the turns from the third on go back")
+    if stated and stated.context_tokens is not None:
+        words.append(f"none beyond {stated.context_tokens:,} tokens")
+    return "; ".join(words)
+
+
+def _system_prompts(stated: SystemPrompts) -> str:
+    """Return how many system prompts there are, how long, and how often each comes."""
+    tokens = f"{_drawn(stated.tokens)} tokens"
+    if stated.count == 1:
+        return f"one system prompt of {tokens}"
+    alike = f", the k-th with weight 1 / k^{stated.zipf:g}" if stated.zipf else ""
+    return f"{stated.count:,} system prompts of {tokens}{alike}"
+
+
+def _drawn(stated: float | Frozen) -> str:
+    """Return a number, or a distribution with its parameters."""
+    if not isinstance(stated, Frozen):
+        return f"{stated:,g}"
+    parameters = stated.model_dump(exclude={"name"}, exclude_none=True)
+    told = [f"{name} {value:,g}" for name, value in parameters.items()]
+    return f"{getattr(stated, 'name', '')} ({', '.join(told)})"
 
 
 def _classes(requests: Requests) -> str:

@@ -444,7 +444,10 @@ def at_size(loaded: Loaded, size: int) -> Loaded:
         message = "a sweep over sizes is about a closed loop; set requests.arrivals=null"
         raise BadInput.at(scenario.name, message, "requests.arrivals")
     if requests.sessions is not None:
-        message = "a sweep over sizes is about clients that never pause; set requests.sessions=null"
+        message = (
+            "a sweep over sizes is about clients that never pause; set requests.sessions=null, or "
+            f"vary the clients: specsim sweep {scenario.name} --axis requests.concurrency=4,8,16"
+        )
         raise BadInput.at(scenario.name, message, "requests.sessions")
     if size > 1 and scenario.strategy.traits.alone:
         message = (

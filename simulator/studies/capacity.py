@@ -205,8 +205,9 @@ def _refuse_without_rate(loaded: Loaded) -> None:
         raise loaded.document.refusal(("requests",), message)
     if requests.sessions is not None:
         message = (
-            "whose turns wait for the answers before them offer no rate of their own; run it at "
-            "several rates of arrivals instead"
+            "are asked less often by a slow server, so that there is no rate of requests to raise; "
+            f"raise that of sessions: specsim sweep {loaded.scenario.name} --axis "
+            "requests.arrivals.rate_per_s=1,2,4"
         )
         raise loaded.document.refusal(("requests", "sessions"), message)
     if loaded.scenario.serving.admission is not None:

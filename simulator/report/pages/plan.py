@@ -48,7 +48,7 @@ from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.commands_apart import files_apart
 from simulator.studies.plan.export import DraftLengths, WindowSchedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
-from simulator.studies.plan.headroom import FillingUp, Headroom, filling_up
+from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
@@ -430,6 +430,11 @@ def _headroom(room: Headroom, times: float) -> str:
         words += f"; from so few requests {between} ({whole_share(SHARE)} interval)"
     if room.capped:
         words += "; no more was tried"
+    if room.cut_short:
+        words += (
+            f"; the run ends behind {MOST_SETTLED:,} turns a replica, before sessions have filled "
+            "it up: with all of them it may be less"
+        )
     return words
 
 

@@ -103,11 +103,17 @@ class Headroom:
     """Seconds from its first arrival to its last."""
     by_law: bool = False
     """Whether the multiple is the law's and was not run (``OVERLOADED``)."""
+    cut_short: bool = False
+    """Whether its run ended behind ``MOST_SETTLED`` turns a replica, before sessions had filled it
+    up.
+    """
 
     def as_data(self) -> PlainData:
         """Return plain data."""
         names = ("times", "steady", "recorded", "interval", "capped", "requests", "by_law")
         found = {name: getattr(self, name) for name in names}
+        if self.cut_short:
+            found["cut_short"] = True
         return found | {
             "lasted_s": self.lasted_s,
             "by_arithmetic": self.by_arithmetic if self.by_arithmetic < inf else None,
@@ -240,7 +246,26 @@ def headroom(finding: Finding) -> Headroom:
     else:
         interval = None
     capped = tried_up_to < most and best.times >= tried_up_to
-    return Headroom(best.times, most, steady, known, interval, capped, best.requests, best.lasted_s)
+    cut_short = best.times > 0.0 and _cut_short(loaded, best.times, finding.replicas)
+    return Headroom(
+        best.times,
+        most,
+        steady,
+        known,
+        interval,
+        capped,
+        best.requests,
+        best.lasted_s,
+        cut_short=cut_short,
+    )
+
+
+def _cut_short(loaded: Loaded, times: float, replicas: int) -> bool:
+    """Return whether drawn sessions end before they have filled up so many replicas."""
+    requests = loaded.scenario.requests
+    if requests.sessions is None or not is_steady(requests):
+        return False
+    return lasting_s(loaded, times, replicas) < settling_s(loaded)
 
 
 class _Run(NamedTuple):

@@ -10,6 +10,9 @@ in units of u tokens, of which d are computed again (:func:`hit_tokens`). Nothin
 when turns come: a session is read in order, so that only first turns may find less in a run, where
 several are read before a system prompt is there. With eviction every turn finds as much at most.
 :func:`most_found` holds in whatever order sessions are served.
+
+Of models with states this is the most, too: a prompt goes on only from a state that was kept, where
+a pass has ended at a whole unit (:mod:`simulator.core.serving.cache.states`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence

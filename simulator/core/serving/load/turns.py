@@ -49,6 +49,8 @@ class Session(NamedTuple):
     system_tokens: int = 0
     begin_s: float | None = None
     """When it begins, in seconds; None where nobody says so."""
+    by_characters: bool = False
+    """Whether tokens are not known, and counted by the characters of texts."""
 
 
 class SessionTurn(NamedTuple):
