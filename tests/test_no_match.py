@@ -97,6 +97,7 @@ ALL_KEPT = {
         60 / (15 + 1),
     ),
     "pearl": (4, 60 / (15 + 1)),  # likewise
+    "adaptive_verification": (3, 3),  # two of four are verified
     "specpipe": (1, 60 / (60 + STAGES - 1)),  # a token a beat, once the pipeline is full
     "specpipe_tandem": (1, 1),  # so does this one, whose drafts fill it
 }

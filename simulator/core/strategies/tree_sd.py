@@ -413,17 +413,13 @@ class TreeSD(
         of the target.
         """
         kind = step.kind
-        verified = kind.verifying * self.rows
-        cached = (
-            (step.rows.kv_tokens - verified - kind.bare)
-            * kind.verifying
-            // max(1, kind.verifying + kind.bare)
-        )
+        drafting = self._drafting(kind)
+        cached = (step.rows.kv_tokens - step.rows.tokens) * drafting // max(1, kind.batch)
         drafted = []
         if step.prompts.sequences and self.drafts_with_model:
             drafted.append(cost.prefill("draft", step.prompts))
         for entry in self.passes:
-            drafted += entry.phases(cost, kind.verifying, cached)
+            drafted += entry.phases(cost, drafting, cached)
         host_s = (
             self.host_ms.value * (kind.verifying + kind.bare) + self.step_host_ms.value
         ) * 1e-3
@@ -432,6 +428,10 @@ class TreeSD(
             "host": Phase(host_s * cost.method_host_ratio, {}),
             "target": cost.target(step.rows + step.prompts),
         }
+
+    def _drafting(self, kind: Kind) -> int:
+        """Return the requests for which something is drafted in a step: those that verify it."""
+        return kind.verifying
 
     def timeline(self, lanes: Lanes, durations: TreeDurations, kind: Kind) -> Timeline:
         """Book the draft, the host, and the verification in series."""
