@@ -289,6 +289,11 @@ LEAST: dict[str, dict[str, Any]] = {
     "specdecode_bench": {"acc_len_eagle": [2, 1], "acc_len_ngram": [2, 1]},
     "rest": {"accept_lengths": [1, 2], "steps_idx": [1]},
     "steps": {"accepted": [2, 0, 3]},
+    "vllm_answers": {
+        "metrics": {
+            "speculative_decoding": {"per_step_accepted": [2, 0], "per_step_drafted": [3, 3]}
+        }
+    },
 }
 
 

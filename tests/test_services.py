@@ -14,6 +14,7 @@ from simulator.inputs.services.joined import joined
 from simulator.inputs.services.observation_files import observation_files
 from simulator.inputs.services.observed import MeasuredTime, Observed, Quantity
 from simulator.inputs.services.read import read_services
+from simulator.inputs.traces.converters import TO_TRACE
 
 DATA = Path(__file__).parent / "data"
 LIVE = DATA / "live_services"
@@ -163,6 +164,13 @@ def test_an_answer_states_its_steps() -> None:
     assert kept is not None
     assert kept.replayable
     assert (kept.drafts, kept.accepted_tokens, kept.window) == (8, 6, 3)
+
+
+def test_an_answer_becomes_a_trace() -> None:
+    """1, 1, 1, 1, 1, 0, 1 and 0 kept; the request has two positions for each step that kept one."""
+    trace = TO_TRACE["vllm_answers"]((LIVE / "vllm_answer.json").read_text().splitlines(), None)
+    assert trace.header["window"] == 3
+    assert trace.run.tolist() == [0, *([1, 0] * 5), 0, 1, 0, 0]
 
 
 def test_arrivals_and_lengths_of_requests() -> None:

@@ -241,6 +241,11 @@ SERVICES = [
 """Files of services, as their formats are described."""
 RECORDS = [
     ("steps-own.jsonl", b'{"accepted": [2, 0, 3], "flavour": "code"}\n{"accepted": [1, 1]}\n'),
+    (
+        "vllm_answers-own.jsonl",
+        b'{"metrics": {"speculative_decoding": {"num_spec_tokens": 3, "num_spec_steps": 2, '
+        b'"per_step_accepted": [2, 0], "per_step_drafted": [3, 3]}}}\n',
+    ),
     ("rest-own.jsonl", b'{"category": "x", "accept_lengths": [1, 2, 1], "steps_idx": [2]}\n'),
     ("specdecode_bench_eagle-own.jsonl", b'{"dataset": "x", "acc_len_eagle": [1, 2, 4, 1]}\n'),
     ("golden_lengths-own.txt", b"1.8, 2.4\n2.8 # three\n"),

@@ -177,6 +177,7 @@ def iid(
             "specdecode_bench_ngram",
             "rest",
             "steps",
+            "vllm_answers",
             "vllm_log",
             "vllm_metrics",
             "vllm_bench",
@@ -215,6 +216,8 @@ def convert(
       rest     JSONL of REST's answers, lengths by step
       steps    JSONL, {"accepted": [2, 0, 3], "flavour": "code"} per request;
                draft tokens kept by each step, correction not counted
+      vllm_answers     JSONL of answers of a vLLM served with
+               --per-request-spec-decode-metrics detailed
     Summaries, to an acceptance block of a scenario:
       vllm_log         lines "SpecDecoding metrics", or per-position rates
       vllm_metrics     text of /metrics, one scrape or two (their difference)

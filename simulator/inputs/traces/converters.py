@@ -18,6 +18,8 @@ from simulator.core.acceptance.trace import CONVERTED, Trace
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainMapping
 from simulator.inputs.reading import from_json
+from simulator.inputs.services.answers import vllm_speculation
+from simulator.inputs.services.fields import Fields
 from simulator.inputs.traces.header import MOST_FLAVOURS
 
 Row = PlainMapping
@@ -147,6 +149,30 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     return _trace(requests, window, FROM_STEPS, source, {}, vocabulary=None)
 
 
+def vllm_answers(rows: Iterable[Row], window: int | None = None) -> Trace:
+    """Return a trace of answers of vLLM, one object per request, which state accepted and drafted
+    tokens of every step that drafted.
+
+    A step that drafted less than the window, as look-ups do, counts as one that kept no more; steps
+    that drafted nothing are not in it. The last step of a request is counted to its end.
+    """
+    requests = []
+    widest = 1
+    for line, row in enumerate(rows, 1):
+        values = Fields("", row if isinstance(row, Mapping) else {}, line)
+        counts = values.inner("metrics").inner("speculative_decoding")
+        counted, _ = vllm_speculation(counts)
+        if counted is None:
+            served = "the answer of a vLLM served with --per-request-spec-decode-metrics detailed"
+            raise fault(line, f"expected an object with 'metrics', {served}, and drafts in it")
+        widest = max(widest, counts.count("num_spec_tokens") or 0, *counted.drafted)
+        if max(counted.accepted) > MOST:
+            raise fault(line, f"per_step_accepted: expected whole numbers from 0 to {MOST:,}")
+        requests.append(ConvertedRequest("all", _inside_steps(counted.accepted)))
+    source = f"vLLM's answers: accepted draft tokens of steps that drafted; {BEHIND}"
+    return _trace(requests, window or widest, FROM_STEPS, source, {}, vocabulary=None)
+
+
 def _flavour(line: int, row: object, field: str) -> str:
     """Return the kind of text of a request; raises :class:`BadInput` for a row that is no
     object.
@@ -249,6 +275,7 @@ TO_TRACE: Mapping[str, Callable[[Sequence[str], int | None], Trace]] = {
     "specdecode_bench": lambda lines, window: both(json_lines(lines), window),
     "rest": lambda lines, window: rest(json_lines(lines), window),
     "steps": lambda lines, window: steps(json_lines(lines), window),
+    "vllm_answers": lambda lines, window: vllm_answers(json_lines(lines), window),
 }
 """Functions from the lines of a file, and the window if it is stated, to a trace, by name of the
 format.
