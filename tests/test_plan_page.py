@@ -12,7 +12,7 @@ import pytest
 
 from simulator.core.serving.slo import Limit
 from simulator.report.blocks import Bullets, Highlight, Paragraph, Strong, Table
-from simulator.report.pages import decision as decided, plan as plan_page
+from simulator.report.pages import decision as decided, goodput, plan as plan_page
 from simulator.scenario import load
 from simulator.scenario.uncertain.draws import Drawn, Interval
 from simulator.studies.capacity import Trial
@@ -357,7 +357,8 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
     )
     tables = [block for block in shown.blocks if isinstance(block, Table)]
     heads = {table.title: list(table.head) for table in tables}
-    (picture,) = shown.figures
+    picture, priced = shown.figures
+    assert (priced.title, priced.file) == ("Price against good requests", "goodput.svg")
     assert picture.title == (
         "Cost of fleets against the SLO: the cheapest of each family, and its sizes"
     )
@@ -373,3 +374,25 @@ def test_a_page_has_its_answer_and_a_line_for_every_family(tmp_path: Path) -> No
         *(f"ms/token at {size}" for size in (1, 2, 4, 8)),
         "most tokens/s",
     ]
+
+
+def test_the_best_for_each_price_and_a_line_for_each_family() -> None:
+    """The second fleet serves as much for more, the last one less than a cheaper one."""
+    a, b = ("a100", "vanilla_sd"), ("l4", "autoregressive")
+    fleets = [
+        goodput.PricedFleet(4.0, 3.0, 6.0, a),
+        goodput.PricedFleet(2.0, 1.0, 6.0, a),
+        goodput.PricedFleet(3.0, 1.0, 6.0, b),
+        goodput.PricedFleet(6.0, 2.0, 6.0, b),
+    ]
+    assert list(goodput.frontier(fleets)) == [fleets[1], fleets[0]]
+    (panel,) = goodput.chart(fleets).panels
+    best, of_a, of_b = panel.series
+    assert (best.x, best.y) == ([2.0, 4.0, 4.0, 6.0], [1.0, 1.0, 3.0, 3.0])
+    assert (of_a.label, of_a.x, of_a.y) == ("vanilla_sd on a100", [2.0, 4.0], [1.0, 3.0])
+    assert (of_b.label, of_b.x, of_b.y) == ("autoregressive on l4", [3.0, 6.0], [1.0, 2.0])
+    assert [level.label for level in panel.levels] == ["asked: 6.00 requests per second"]
+
+
+def test_fleets_without_a_run_are_not_drawn(fleet: Finding) -> None:
+    assert not list(goodput.blocks([fleet, fleet]))

@@ -33,7 +33,7 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
-from simulator.report.pages import decision as decided, what_if
+from simulator.report.pages import decision as decided, goodput, what_if
 from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
 from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
@@ -79,7 +79,7 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     """
     files = page_files(page(study), NAME) | study.exports
     ours = {SCENARIO, *REQUESTS, "schedule.csv", "specpipe.yaml"}
-    ours.update(files)
+    ours.update(files, goodput.PICTURES)
     ours.update(program.file for program in ENGINES.values())
     ours.update(files_apart())
     write_all({folder / name: content for name, content in files.items()}, ours)
@@ -95,6 +95,7 @@ def page(study: PlanStudy) -> Page:
         ("Alternatives", _alternatives(study)), ("Taken by default", _assumed(study))
     )
     in_files = sections(
+        (goodput.TITLE, goodput.blocks(study.sizes)),
         (what_if.TITLE, what_if.blocks(study.law)),
         ("By law, one replica", [_laws(study)]),
         ("Left out", _left_out(plan.left_out)),
