@@ -143,7 +143,7 @@ class Retraceable(Positioned, Forking, ABC):
 
 class KnownWalk:
     """What a cursor judges on its way from where it stands, if all windows propose the same: walked
-    once, as far as anybody asks.
+    once, as far as it is asked for.
     """
 
     def __init__(self, cursor: Retraceable, proposal: Chain) -> None:

@@ -18,7 +18,7 @@ single requests, the batch is left to steps, and taken up again behind them.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice, pairwise
@@ -39,7 +39,7 @@ from simulator.core.serving.lazy.passed import (
     Prices,
     ShownLast,
 )
-from simulator.core.serving.lazy.to_come import BLOCKS, TOKENS, Begun, StepsToCome
+from simulator.core.serving.lazy.to_come import BLOCKS, Begun, StepsToCome
 from simulator.core.serving.policies import Policy
 from simulator.core.serving.requests import Prompts, Request
 from simulator.core.serving.scheduler import Scheduler
@@ -49,6 +49,8 @@ from simulator.core.strategies.common.step import Lanes, Progress, Step
 
 RUN = 24
 """Steps that a batch must have ahead for them to be priced at once where no block holds them."""
+TOGETHER = 128
+"""Steps that are added up at once: as quick as eight one by one, and an arrival may end them."""
 LONGEST_RUN = 4_096
 """Steps that are priced at once, at most."""
 RESTS = 8
@@ -424,8 +426,7 @@ class LazyBatch:
         alike = passed.one_more(occurring, None, admission)
         held = self.to_come.blocks_next(before=True) if self.members else 0
         self._passes(now, alike, 0, held)
-        passed.ends.append(ended_s)
-        passed.entries.append(0)
+        passed.add(ended_s)
         return PromptPass(prompts, True, now, read_s, ended_s)
 
     def _have_read(self, reading: PromptPass) -> None:
@@ -484,8 +485,7 @@ class LazyBatch:
         self._passes(now, alike, requests, self.to_come.during)
         for seconds in parts:
             now += seconds
-        passed.ends.append(now)
-        passed.entries.append(0)
+        passed.add(now)
         self.to_come.step += 1
         return now
 
@@ -519,24 +519,7 @@ class LazyBatch:
                 now = self._pass_one(self._priced(self._next_step()), now, requests)
                 continue
             passed.segments.append((len(passed.ends), now, prices, requests, used))
-            if prices.always is not None:
-                now = self._alike(prices.always, now, until)
-            else:
-                now = self._along(prices, now, until)
-        return now
-
-    def _alike(self, parts: tuple[float, ...], now: float, until: int) -> float:
-        """Let steps of the same duration pass up to one, or to an arrival; return when they end."""
-        next_s = self.next_s
-        ends = self.passed.ends
-        began = step = self.to_come.step
-        while step < until and now < next_s:
-            for seconds in parts:
-                now += seconds
-            ends.append(now)
-            step += 1
-        self.passed.entries += [0] * (step - began)
-        self.to_come.step = step
+            now = self._along(prices, now, until)
         return now
 
     def _along(self, prices: Prices, now: float, until: int) -> float:
@@ -544,26 +527,19 @@ class LazyBatch:
         they end.
         """
         next_s = self.next_s
-        ends = self.passed.ends
-        noted = self.passed.entries
+        passed = self.passed
         to_come = self.to_come
-        step = to_come.step
-        base = to_come.base
-        tokens_at = to_come.rows[TOKENS].item
-        by_step = prices.by_step
-        first = prices.first if by_step else prices.first - to_come.context
-        entries = prices.entries
-        parts = prices.parts
-        while step < until and now < next_s:
-            entry = (step if by_step else tokens_at(step - base)) - first
-            if entry >= entries:
+        while to_come.step < until and now < next_s:
+            entries = prices.entries_of(to_come, to_come.step, min(until, to_come.step + TOGETHER))
+            if not len(entries):
                 break
-            for part in parts:
-                now += part(entry)
-            ends.append(now)
-            noted.append(entry)
-            step += 1
-        to_come.step = step
+            ends = prices.ends(entries, now)
+            if next_s < inf:
+                steps = int(ends.searchsorted(next_s)) + 1
+                ends, entries = ends[:steps], entries[:steps]
+            passed.add_each(ends, entries)
+            to_come.step += len(entries)
+            now = passed.ends[-1]
         return now
 
     def _stepped(self, began: int, begin_s: float) -> None:
@@ -648,8 +624,8 @@ class LazyBatch:
         priced = PricedSteps(slice(None), step, block.durations)
         parts = self._in_turn(step, block.durations)
         if not self.scheduler.cost.reads_context:
-            return Prices((priced,), (), 0, 1, always=tuple(map(float, parts)))
-        return priced_by(block.first, block.stop - block.first, False, (priced,), parts)
+            return Prices((priced,), parts, 0, 1, always=True)
+        return Prices((priced,), parts, block.first, block.stop - block.first)
 
     def _run(self, requests: int, step: int, until: int) -> Prices:
         """Return prices of all steps up to one."""
@@ -664,8 +640,8 @@ class LazyBatch:
             for row, seconds in zip(by_part, parts, strict=True):
                 row[places] = seconds
             priced.append(PricedSteps(places, of_kind, durations))
-        rows = [] if by_part is None else [*by_part]
-        return priced_by(step, until - step, True, tuple(priced), rows)
+        rows = () if by_part is None else tuple(by_part)
+        return Prices(tuple(priced), rows, step, until - step, by_step=True)
 
     # ---- books
 
@@ -685,18 +661,6 @@ class LazyBatch:
             shown = member.shown_by(self.to_come.step)
             ledger.tally.shown += shown - member.counted
             member.counted = shown
-
-
-def priced_by(
-    first: int,
-    entries: int,
-    by_step: bool,
-    steps: tuple[PricedSteps, ...],
-    parts: Sequence[Numbers],
-) -> Prices:
-    """Return prices by entry; ``parts`` are the seconds of each part of a step, in turn."""
-    read = tuple(np.broadcast_to(seconds, entries).item for seconds in parts)
-    return Prices(steps, read, first, entries, by_step)
 
 
 def lazy_batch(scheduler: Scheduler, one_lane: bool, handed: bool = False) -> LazyBatch | None:

@@ -6,13 +6,15 @@ up is added in the order in which time passed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from array import array
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.numeric import Numbers
 from simulator.core.serving.cache.occupancy import Occupancy
 from simulator.core.serving.lazy.to_come import StepsToCome
 from simulator.core.serving.ledger import Ledger
@@ -34,23 +36,48 @@ class Prices:
     """Durations of the steps that so many requests may take, by entry."""
 
     steps: tuple[PricedSteps, ...]
-    parts: tuple[Callable[[int], float], ...]
-    """Functions from an entry to the seconds of each part of a step, in turn."""
+    parts: Sequence[Numbers]
+    """The seconds of each part of a step, in turn: an array over the entries, or a number."""
     first: int
     """What the first entry is for: a sum of contexts, or the number of a step."""
     entries: int
     by_step: bool = False
     """Whether entries are steps."""
-    always: tuple[float, ...] | None = None
-    """The seconds of each part where no context changes them: the one entry, 0, is for all."""
+    always: bool = False
+    """Whether no context changes them: the one entry, 0, is for all steps."""
 
     def holds(self, to_come: StepsToCome) -> bool:
         """Return whether the next step is among the entries."""
-        if self.always is not None:
+        if self.always:
             return True
         step = to_come.step
         entry = (step if self.by_step else to_come.context_of(step)) - self.first
         return 0 <= entry < self.entries
+
+    def entries_of(self, to_come: StepsToCome, first: int, stop: int) -> Counts:
+        """Return the entries of the steps from one to before another, as far as they are among
+        them; contexts grow from step to step.
+        """
+        if self.always:
+            return np.zeros(stop - first, dtype=np.int64)
+        if self.by_step:
+            return np.arange(first - self.first, min(stop - self.first, self.entries))
+        entries = to_come.contexts(first, stop) - self.first
+        if entries.item(-1) >= self.entries:
+            return entries[: entries.searchsorted(self.entries)]
+        return entries
+
+    def ends(self, entries: Counts, begin_s: float) -> Seconds:
+        """Return when steps with these entries end that follow one another from ``begin_s`` on,
+        part after part.
+        """
+        parts = len(self.parts)
+        times = np.empty(1 + parts * len(entries))
+        times[0] = begin_s
+        for place, seconds in enumerate(self.parts, start=1):
+            each = seconds[entries] if isinstance(seconds, np.ndarray) else seconds
+            times[place::parts] = each
+        return np.add.accumulate(times)[parts::parts]
 
 
 class PricedSteps(NamedTuple):
@@ -88,9 +115,9 @@ class Passed:
     """What has passed since the books were last written."""
 
     def __init__(self) -> None:
-        self.ends: list[float] = []
+        self.ends = array("d")
         """When each iteration ended, in seconds."""
-        self.entries: list[int] = []
+        self.entries = array("q")
         """Which entry of the prices of its segment it took."""
         self.segments: list[Segment] = []
         self.shown_last: list[tuple[int, Sequence[ShownLast]]] = []
@@ -110,6 +137,16 @@ class Passed:
             alike = self.alike[key] = Alike(step)
         alike.durations.append(durations)
         return alike
+
+    def add(self, end_s: float) -> None:
+        """Add an iteration that is priced by itself."""
+        self.ends.append(end_s)
+        self.entries.append(0)
+
+    def add_each(self, ends: Seconds, entries: Counts) -> None:
+        """Add iterations in a row, with the entries of their prices."""
+        self.ends.frombytes(ends.tobytes())
+        self.entries.frombytes(entries.tobytes())
 
     def keep(self, iterations: int) -> None:
         """Take all iterations back behind so many of them, which are steps without prompts."""
@@ -149,8 +186,7 @@ class Passed:
         if lanes:
             _book(booked, strategy, lanes, begins, ends)
         self.kept = [(0, kept) for first, kept in self.kept if first == len(ends)]
-        self.ends.clear()
-        self.entries.clear()
+        del self.ends[:], self.entries[:]
         self.segments, self.shown_last, self.alike = [], [], {}
 
     def _note_occupancy(

@@ -122,6 +122,11 @@ class StepsToCome:
         """Return the tokens that all requests have in their caches before a step."""
         return self.rows.item(TOKENS, step - self.base) + self.context
 
+    def contexts(self, first: int, stop: int) -> Counts:
+        """Return (steps,) the same before each of the steps from one to before another."""
+        contexts: Counts = self.rows[TOKENS, first - self.base : stop - self.base] + self.context
+        return contexts
+
     def sums_next(self) -> list[int]:
         """Return contexts and what else is added up of the next step, by the strategy's columns."""
         sums = [self.context_of(self.step)]
@@ -132,7 +137,7 @@ class StepsToCome:
     def sums_until(self, step: int) -> list[Numbers]:
         """Return the same as arrays over the steps from the next one up to another."""
         places = slice(self.step - self.base, step - self.base)
-        return [self.rows[TOKENS, places] + self.context, *self.rows[BLOCKS:, places]]
+        return [self.contexts(self.step, step), *self.rows[BLOCKS:, places]]
 
     def blocks_until(self, step: int) -> Counts:
         """Return (steps,) the blocks in use during the steps from the next one up to another,
