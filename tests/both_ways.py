@@ -59,8 +59,9 @@ def eager(most: int = 7) -> Iterator[None]:
     """Take a batch up again at once, write ``most`` iterations at a time, and price runs of any
     length.
     """
-    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, RUN=2, LONGEST_RUN=5, MOST=most)
-    with rests, patch.object(to_come, "AT_FIRST", 8):
+    rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, MOST=most)
+    runs = patch.multiple(lazy, RUN=2, LONGEST_RUN=5, TOGETHER=3, MOST_BLOCKS=2)
+    with rests, runs, patch.object(to_come, "AT_FIRST", 8):
         yield
 
 

@@ -109,6 +109,10 @@ class StepTimes:
             return None
         return Block(0, UNLIMITED, self.of(step))
 
+    def first_of(self, context: int) -> int:
+        """Return the total context of the first entry of the block that holds this one."""
+        return context - context % BLOCK if self.cost.reads_context else 0
+
     def along(self, step: Step) -> NamedTuple:
         """Return the named durations, each a number or an array, of steps whose contexts are
         arrays: those that :meth:`of` has of each step.
@@ -139,8 +143,8 @@ class StepTimes:
         rows = step.rows
         if not each or rows.sequences > LARGEST or self.cost.jitters or self.cost.stages:
             return None
-        context = rows.kv_tokens - rows.tokens
-        return self._price, step.kind, each, rows.sequences, context - context % BLOCK
+        first = self.first_of(rows.kv_tokens - rows.tokens)
+        return self._price, step.kind, each, rows.sequences, first
 
 
 _kept_times = lru_cache(MOST_TIMES)(StepTimes)

@@ -51,6 +51,10 @@ RUN = 24
 """Steps that a batch must have ahead for them to be priced at once where no block holds them."""
 TOGETHER = 128
 """Steps that are added up at once: as quick as eight one by one, and an arrival may end them."""
+MOST_BLOCKS = 128
+"""Blocks of contexts whose prices a batch keeps, as many as a few requests come through; then they
+are forgotten, so that memory stays bounded.
+"""
 LONGEST_RUN = 4_096
 """Steps that are priced at once, at most."""
 RESTS = 8
@@ -129,8 +133,8 @@ class LazyBatch:
         self.passed = Passed()
         self.settled: dict[Progress | Verdict, int] = {}
         """How often steps did what for those that have ended, as their courses say it."""
-        self.blocks: dict[int, Prices] = {}
-        """The latest prices by the sum of contexts, by number of requests."""
+        self.blocks: dict[tuple[int, int], Prices] = {}
+        """Prices of blocks of contexts, by number of requests and first sum of contexts."""
         self.run: Prices | None = None
         """Prices by step, as long as nobody comes or ends."""
         self.with_prompts: dict[tuple[int, ...], PricedStep] = {}
@@ -604,16 +608,22 @@ class LazyBatch:
         """
         to_come = self.to_come
         step = to_come.step
-        known = self.run or self.blocks.get(requests)
-        if known is not None and known.holds(to_come):
+        if self.run is not None and step < self.run.first + self.run.entries:
+            return self.run
+        times = self.scheduler.times
+        place = requests, times.first_of(to_come.context_of(step))
+        known = self.blocks.get(place)
+        if known is not None:
             return known
         next_step = self._next_step()
         block = None
         if len(to_come.rows) == BLOCKS:
-            block = self.scheduler.times.block(next_step)
+            block = times.block(next_step)
         if block is not None:
-            self.blocks[requests] = self._of_block(next_step, block)
-            return self.blocks[requests]
+            if len(self.blocks) >= MOST_BLOCKS:
+                self.blocks.clear()
+            priced = self.blocks[place] = self._of_block(next_step, block)
+            return priced
         self.run = None
         if until - step >= RUN and not next_step.loads:
             self.run = self._run(requests, step, min(until, step + LONGEST_RUN))

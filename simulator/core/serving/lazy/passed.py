@@ -46,14 +46,6 @@ class Prices:
     always: bool = False
     """Whether no context changes them: the one entry, 0, is for all steps."""
 
-    def holds(self, to_come: StepsToCome) -> bool:
-        """Return whether the next step is among the entries."""
-        if self.always:
-            return True
-        step = to_come.step
-        entry = (step if self.by_step else to_come.context_of(step)) - self.first
-        return 0 <= entry < self.entries
-
     def entries_of(self, to_come: StepsToCome, first: int, stop: int) -> Counts:
         """Return the entries of the steps from one to before another, as far as they are among
         them; contexts grow from step to step.
