@@ -60,8 +60,9 @@ def eager(most: int = 7) -> Iterator[None]:
     length.
     """
     rests = patch.multiple(lazy, RESTS=1, MOST_RESTS=2, MOST=most)
-    runs = patch.multiple(lazy, RUN=2, LONGEST_RUN=5, TOGETHER=3, MOST_BLOCKS=2)
-    with rests, runs, patch.object(to_come, "AT_FIRST", 8):
+    runs = patch.multiple(lazy, RUN=2, LONGEST_RUN=5, TOGETHER=3)
+    kept = patch.multiple(lazy, MOST_BLOCKS=2, MOST_WITH_PROMPTS=most)
+    with rests, runs, kept, patch.object(to_come, "AT_FIRST", 8):
         yield
 
 

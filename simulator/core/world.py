@@ -202,7 +202,7 @@ class Lane:
         for places, copy in runs:
             for place, (begins, ends, _) in enumerate(copy.booked):
                 busy[places, place] = ends - begins
-        self.counted_s = reduce(add, busy.ravel().tolist(), self.counted_s)
+        self.counted_s = float(np.add.accumulate(np.append(self.counted_s, busy))[-1])
 
     def retract(self) -> None:
         """Remove every booking that has not begun."""

@@ -85,10 +85,11 @@ class Sketch:
         self._most = max(self._most, float(values.max()))
         positive = values > 0.0
         numbers = np.ceil(np.log(values[positive]) / GROWTH).astype(np.int64)
-        buckets, places = np.unique(numbers, return_inverse=True)
-        counts = np.bincount(places, weights=times[positive], minlength=len(buckets))
-        for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
-            self._buckets[bucket] += int(count)
+        if len(numbers):
+            least = int(numbers.min())
+            counts = np.bincount(numbers - least, weights=times[positive])
+            for bucket in np.flatnonzero(counts).tolist():
+                self._buckets[least + bucket] += int(counts[bucket])
         if not positive.all():
             self._buckets[None] += int(times[~positive].sum())
         for place, limit in enumerate(self.limits):

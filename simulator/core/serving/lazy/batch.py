@@ -55,6 +55,8 @@ MOST_BLOCKS = 128
 """Blocks of contexts whose prices a batch keeps, as many as a few requests come through; then they
 are forgotten, so that memory stays bounded.
 """
+MOST_WITH_PROMPTS = 8_192
+"""Steps with prompts whose durations are kept; then they are forgotten, too."""
 LONGEST_RUN = 4_096
 """Steps that are priced at once, at most."""
 RESTS = 8
@@ -347,11 +349,11 @@ class LazyBatch:
         memory = self.scheduler.memory
         if memory.evicts and self.scheduler.queues.waiting:
             until = step + 1
-        grown = self.to_come.blocks_until(until)
         # what makes way does so as the steps are taken (:meth:`_stepped`)
-        short = grown > memory.total - memory.used
-        if short.any():
-            return step + int(short.argmax())
+        room = memory.total - memory.used - self.to_come.during
+        grown = self.to_come.grown(step, until)
+        if int(np.maximum.reduce(grown)) > room:
+            return step + int((grown > room).argmax())
         return until
 
     def _make_way(self, steps: int) -> None:
@@ -361,7 +363,8 @@ class LazyBatch:
         memory = self.scheduler.memory
         if self.unlimited or not memory.evicts:
             return
-        grown = self.to_come.grown_since(self.to_come.step - steps) + self.to_come.during
+        to_come = self.to_come
+        grown = to_come.grown(to_come.step - steps, to_come.step) + to_come.during
         highest = np.maximum.accumulate(grown)
         first = len(self.passed.ends) - steps
         while (free := memory.total - memory.used - memory.kept_blocks) < highest[-1]:
@@ -465,7 +468,7 @@ class LazyBatch:
         key = requests, len(prompts), read, read_whole
         known = self.with_prompts.get(key)
         if known is None:
-            if len(self.with_prompts) >= MOST:
+            if len(self.with_prompts) >= MOST_WITH_PROMPTS:
                 self.with_prompts.clear()
             known = self._priced(self._with_prompts(scheduler.prompt_rows(prompts)))
             self.with_prompts[key] = known
@@ -657,7 +660,7 @@ class LazyBatch:
 
     def _write(self) -> None:
         """Bring the books up to date."""
-        grown = self.to_come.grown_since(self.written)
+        grown = self.to_come.grown(self.written, self.to_come.step)
         ledger = self.scheduler.ledger
         self.passed.write(ledger, grown, self.scheduler.strategy, self.lanes)
         self.written = self.to_come.step

@@ -27,8 +27,10 @@ from simulator.core.world import Lane, RunLane
 
 Seconds = NDArray[np.float64]
 Counts = NDArray[np.int64]
-MOST = 8_192
-"""Iterations after which they are written, so that memory stays bounded."""
+MOST = 1 << 15
+"""Iterations after which they are written, so that memory stays bounded: half a MiB, and a few more
+as they are written.
+"""
 
 
 @dataclass(slots=True, eq=False)

@@ -21,8 +21,8 @@ from simulator.core.serving.cache.memory import Blocks
 from simulator.core.strategies.common.courses import Course
 
 Counts = NDArray[np.int64]
-AT_FIRST = 1 << 13
-"""Steps for which there is room at first."""
+AT_FIRST = 1 << 15
+"""Steps for which there is room at first: 256 KiB for each row."""
 MOST_SHARED = 1 << 20
 """Steps of shared courses whose blocks are kept, 8 MiB and as much for the courses; then they are
 forgotten, so that memory stays bounded.
@@ -139,12 +139,6 @@ class StepsToCome:
         places = slice(self.step - self.base, step - self.base)
         return [self.contexts(self.step, step), *self.rows[BLOCKS:, places]]
 
-    def blocks_until(self, step: int) -> Counts:
-        """Return (steps,) the blocks in use during the steps from the next one up to another,
-        beside those that requests had as they began.
-        """
-        return self.rows[DURING, self.step - self.base : step - self.base] + self.during
-
     def blocks_next(self, before: bool = False) -> int:
         """Return those in use during the next step, or before it."""
         place = self.step - self.base
@@ -152,11 +146,11 @@ class StepsToCome:
             return self.rows.item(BEFORE, place) + self.before if self.alone else 0
         return self.rows.item(DURING, place) + self.during
 
-    def grown_since(self, step: int) -> Counts:
-        """Return (steps,) the sums of blocks in use during the steps from an earlier one up to the
-        next.
+    def grown(self, first: int, stop: int) -> Counts:
+        """Return (steps,) the blocks in use during the steps from one to before another, beside
+        those that requests had as they began.
         """
-        return self.rows[DURING, step - self.base : self.step - self.base]
+        return self.rows[DURING, first - self.base : stop - self.base]
 
     def _grow(self, row: Counts, course: Course, cached: int) -> int:
         """Add the blocks that a request has for its tokens, ``cached`` as it begins, to a row of
