@@ -25,10 +25,10 @@ Where layers have windows or states, blocks of running requests are no sum over 
 counted as shared; each is counted in full, and what nobody has with all its tokens.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from math import inf
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from simulator.core.serving.cache.memory import Blocks, Report
 from simulator.core.serving.load.content import Hash
@@ -57,7 +57,7 @@ class KeptBlocks:
 
     def __init__(self, begin: int) -> None:
         self.begin = self.end = begin
-        self.holders = Counter[int]()
+        self.holders: dict[int, int] = {}
         """How many running requests have its blocks up to which one."""
         self.waiting: list[int] = []
         """Numbers of its stretches that wait to be evicted, the last blocks first."""
@@ -66,6 +66,10 @@ class KeptBlocks:
     def held(self) -> int:
         """Return up to which block some running request has it."""
         return max(self.holders, default=self.begin)
+
+
+Stretch: TypeAlias = tuple[Hash, int, int]
+"""A name, and from and to which block of a request it names."""
 
 
 class BlockRange(NamedTuple):
@@ -128,16 +132,19 @@ class PrefixCache(Blocks):
 
     # ---- what a request is made of
 
-    def _stretches(self, request: Request, blocks: int) -> Iterator[BlockRange]:
-        """Yield the names of the first ``blocks`` of a request, and which of them each names."""
+    def _stretches(self, request: Request, blocks: int) -> list[Stretch]:
+        """Return the names of the first ``blocks`` of a request, and which of them each names."""
+        stretches = list[Stretch]()
         begin = 0
+        most_tokens = blocks * self.block_tokens
         for name, tokens in request.prefixes:
-            end = int(min(tokens, blocks * self.block_tokens)) // self.block_tokens
+            end = blocks if tokens >= most_tokens else int(tokens) // self.block_tokens
             if end > begin:
-                yield BlockRange(name, begin, end)
+                stretches.append((name, begin, end))
                 begin = end
         if begin < blocks and self.total < inf:
-            yield BlockRange(f"output of request {request.index}", begin, blocks)
+            stretches.append((f"output of request {request.index}", begin, blocks))
+        return stretches
 
     def known(self, request: Request) -> int:
         """Return how many leading blocks of what a request has to read are in the cache."""
@@ -182,9 +189,10 @@ class PrefixCache(Blocks):
         """Let a request have its ``known`` blocks if there is room for ``tokens`` and ``spare``
         blocks beside; else return False.
         """
-        if self._used_with(request, known, tokens) + spare > self.total:
+        stretches = self._stretches(request, known)
+        if self._used_with(stretches, known, tokens) + spare > self.total:
             return False
-        self._extend(request, known)
+        self._extend(request, known, stretches)
         if self.held is None:
             request.blocks = known
         return True
@@ -195,16 +203,15 @@ class PrefixCache(Blocks):
         self.hit_tokens += request.cached
         self.dropped_tokens += self._hit(request, known, 0) - request.cached
 
-    def _used_with(self, request: Request, known: int, tokens: int) -> int:
-        """Return the blocks in use once a request has entered with its ``known`` ones and room for
-        ``tokens``.
+    def _used_with(self, stretches: Sequence[Stretch], known: int, tokens: int) -> int:
+        """Return the blocks in use once a request has entered with its ``known`` ones, which are
+        these stretches, and room for ``tokens``.
         """
         if self.held is not None:
             return self.used + self.needed(tokens)
-        shared = sum(
-            max(0, min(self.runs[name].held, end) - begin)
-            for name, begin, end in self._stretches(request, known)
-        )
+        shared = 0
+        for name, begin, end in stretches:
+            shared += max(0, min(self.runs[name].held, end) - begin)
         return self.used + max(self.needed(tokens), known) - shared
 
     def share(self, request: Request, tokens: int) -> None:
@@ -213,31 +220,33 @@ class PrefixCache(Blocks):
         """
         blocks = tokens // self.block_tokens
         if blocks > request.shared:
-            copies = self._extend(request, blocks)  # which counts in used, too
+            stretches = self._stretches(request, blocks)
+            copies = self._extend(request, blocks, stretches)  # which counts in used, too
             self.used -= copies
 
-    def _extend(self, request: Request, blocks: int) -> int:
-        """Let a request have the first ``blocks`` of what it is made of; return how many of those
-        that it did not have are there already, counted as in use from now on.
+    def _extend(self, request: Request, blocks: int, stretches: Sequence[Stretch]) -> int:
+        """Let a request have its first ``blocks``, which are these stretches; return how many of
+        those that it did not have are there already, counted as in use from now on.
         """
         copies = 0
-        for name, begin, end in self._stretches(request, blocks):
+        for name, begin, end in stretches:
             if end <= request.shared:
                 continue
             run = self.runs.get(name)
             if run is None:
                 run = self.runs[name] = KeptBlocks(begin)
             first = max(begin, request.shared)
-            there = max(0, min(run.end, end) - first)
-            idle = max(0, min(run.end, end) - max(first, run.held))
-            self._wake(run, min(run.end, end))
+            there = min(run.end, end)
+            idle = max(0, there - max(first, run.held))
+            if run.waiting:
+                self._wake(run, there)
             self.idle_blocks -= idle
             if self.held is None:
                 self.used += idle
-                copies += there
+                copies += max(0, there - first)
             if first > begin:
                 self._let_go(run, first)
-            run.holders[end] += 1
+            run.holders[end] = run.holders.get(end, 0) + 1
             if end > run.end:
                 before, run.end = run.end, end
                 self._filled(name, before, end)
@@ -277,9 +286,9 @@ class PrefixCache(Blocks):
 
     def _let_go(self, run: KeptBlocks, end: int) -> None:
         """Let one request less have the blocks of a run up to ``end``."""
-        run.holders[end] -= 1
-        if not run.holders[end]:
-            del run.holders[end]
+        left = run.holders.pop(end) - 1
+        if left:
+            run.holders[end] = left
 
     def keep(self, request: Request, tokens: int) -> None:
         """Take back every block of ``request`` beyond those for ``tokens``; if it leaves, what it
@@ -289,7 +298,7 @@ class PrefixCache(Blocks):
             super().keep(request, tokens)
             return
         self.share(request, request.written_tokens)
-        stretches = list(self._stretches(request, request.shared))
+        stretches = self._stretches(request, request.shared)
         super().keep(request, 0)
         for name, begin, end in reversed(stretches):
             run = self.runs[name]

@@ -363,9 +363,9 @@ class TieredCache(PrefixCache):
 
     def _keys(self, request: Request, begin: int, end: int) -> Iterator[BlockKey]:
         """Yield blocks ``begin`` to ``end`` of a request."""
-        for stretch in self._stretches(request, end):
-            for block in range(max(begin, stretch.begin), stretch.end):
-                yield stretch.name, block
+        for name, first, last in self._stretches(request, end):
+            for block in range(max(begin, first), last):
+                yield name, block
 
     def wanted(self, request: Request) -> list[LowerHit]:
         """Return which blocks in lower tiers a request loads before it enters."""
