@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # profiles are listed without numpy
     from numpy.random import Generator
 
 
-TIMED = 1_024
+TIMED = 4_096
 """Numbers of tokens for which a timer of an operation is kept."""
 OPERATIONS = frozenset({"matmul", "attention", "small_operations"})
 """Fields of a device that say how long its operations take."""

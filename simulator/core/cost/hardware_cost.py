@@ -42,7 +42,7 @@ Timer = Callable[[Rows], Numbers]
 """From rows to seconds."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-REMEMBERED = 1 << 12
+REMEMBERED = 1 << 14
 """Number of shapes of passes whose times a cache keeps; a full cache is emptied, so that memory
 stays bounded.
 """

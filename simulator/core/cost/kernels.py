@@ -32,7 +32,7 @@ from simulator.core.quantities import Open
 
 MOST_ROWS = 1 << 22
 """Rows up to which the cost of further ones goes on in a line."""
-TIMED = 1_024
+TIMED = 4_096
 """Products, numbers of rows of an LM head, and sizes of a call of attention for which what
 does not depend on the context is kept.
 """

@@ -205,9 +205,11 @@ class DraftPass(Frozen):
 
         Branches of a request share its cache: it is read once, and every row attends to all of it.
         """
-        phases = []
-        for each in self.rows if requests else ():
+        if not requests:
+            return []
+        of_rows: dict[int, Phase] = {}
+        for each in dict.fromkeys(self.rows):
             tokens = each * requests
             rows = Rows(tokens, tokens * self.logits, requests, kv_tokens, each * kv_tokens)
-            phases.append(cost.head(self.head, rows) if self.head else cost.draft(rows))
-        return phases
+            of_rows[each] = cost.head(self.head, rows) if self.head else cost.draft(rows)
+        return [of_rows[each] for each in self.rows]
