@@ -334,8 +334,7 @@ class PrefixCache(Blocks):
 
     def _evict(self, number: int, most: int) -> None:
         """Evict the last blocks of a stretch, not more than ``most``."""
-        stretch = self.idle[number]
-        name, begin, end = stretch
+        name, begin, end = self.idle[number]
         run = self.runs[name]
         blocks = min(end - begin, most)
         self.idle_blocks -= blocks
@@ -343,7 +342,7 @@ class PrefixCache(Blocks):
         run.end = end - blocks
         self._dropped(name, run.end, end)
         if run.end > begin:
-            self.idle[number] = stretch._replace(end=run.end)
+            self.idle[number] = BlockRange(name, begin, run.end)
             return
         del self.idle[number]
         run.waiting.remove(number)

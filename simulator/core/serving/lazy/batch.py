@@ -50,7 +50,7 @@ from simulator.core.strategies.common.step import Lanes, Progress, Step
 RUN = 24
 """Steps that a batch must have ahead for them to be priced at once where no block holds them."""
 TOGETHER = 128
-"""Steps that are added up at once: as quick as eight one by one, and an arrival may end them."""
+"""Steps that are added up at once, as quick as eight one by one, where an arrival may end them."""
 MOST_BLOCKS = 128
 """Blocks of contexts whose prices a batch keeps, as many as a few requests come through; then they
 are forgotten, so that memory stays bounded.
@@ -537,7 +537,8 @@ class LazyBatch:
         passed = self.passed
         to_come = self.to_come
         while to_come.step < until and now < next_s:
-            entries = prices.entries_of(to_come, to_come.step, min(until, to_come.step + TOGETHER))
+            stop = until if next_s == inf else min(until, to_come.step + TOGETHER)
+            entries = prices.entries_of(to_come, to_come.step, stop)
             if not len(entries):
                 break
             ends = prices.ends(entries, now)

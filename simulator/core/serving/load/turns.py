@@ -237,4 +237,4 @@ class _Place(NamedTuple):
     @property
     def following(self) -> _Place:
         """Return where the turn behind it stands."""
-        return self._replace(at=self.at + 1)
+        return _Place(self.session, self.at + 1, self.begin_s)
