@@ -156,6 +156,9 @@ def _llama_positions(
     """
     longest = max(len(part.survival) for part in parts)
     drafts = [part.drafts or 0.0 for part in parts]
+    if not sum(drafts) > 0.0:
+        message = "expected rates from 0 to 1 that fall from position to position"
+        raise BadInput.at("", message)
     padded = []
     for part in parts:
         not_drafted = [0.0] * (longest - len(part.survival))
