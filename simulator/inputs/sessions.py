@@ -127,9 +127,10 @@ def _of_lines(file: SessionFile, lines: Iterator[tuple[int, Values]] | Any) -> l
     by_session: dict[str, list[_Row]] = {}
     checked = set[str]()
     for line, values in lines:
-        for column in values.keys() - checked:
-            _check_column(file, line, column, values)
-            checked.add(column)
+        for column in values:
+            if column not in checked:
+                _check_column(file, line, column, values)
+                checked.add(column)
         name = values.get("session")
         if name is None or name == "":
             _missing(file, line, values, "session")
@@ -156,8 +157,14 @@ def _check_column(file: SessionFile, line: int, column: str, values: Values) -> 
         message = f"expected commas between columns, got '{column[len(parted[0])]}'"
         raise file.fault(1, message, len(parted[0]) + 1)
     meant = nearest_name(column, [name for name in COLUMNS if name not in values])
-    if meant:
-        raise file.fault(line, f"is no column of sessions; did you mean '{meant}'?", field=column)
+    if not meant:
+        return
+    message = f"is no column of sessions; did you mean '{meant}'?"
+    if Path(file.file.removesuffix(".gz")).suffix not in TABLES:
+        raise file.fault(line, message, field=column)
+    names = list(values)
+    begins = 1 + sum(len(name) + 1 for name in names[: names.index(column)])
+    raise file.fault(1, message, begins, column)  # in the head of the table
 
 
 def _of_rows(file: SessionFile, rows: Sequence[_Row], systems: dict[str, int]) -> Session:
