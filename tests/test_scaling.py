@@ -4,14 +4,19 @@ which every time is known, and what is conserved whatever comes.
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings, strategies as st
 from pydantic import ValidationError
 
+from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
@@ -31,6 +36,9 @@ from simulator.core.serving.service import Service, ServiceRun
 from simulator.core.serving.slo import Slo
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.scenario import load
+from simulator.scenario.caveats import cautions
+from simulator.scenario.explain import explain
+from simulator.studies.plan.search import replicated
 from tests.both_ways import Bursts, differences, eager, told
 
 SECOND = StatedCost(StatedDurations(target_ms=1000, prefill_ms=1000))
@@ -447,3 +455,57 @@ def test_a_cache_forgets_what_nobody_has(kind: str) -> None:
     cache.forget()
     assert not cache.runs
     assert cache.used == 0
+
+
+# ---- what a run tells
+
+SCALED_DAY = "scaled_day_llama_3_1_8b_16xa100"
+SHORT = ("requests.count=60", "serving.scaling.start_s=20", "serving.scaling.target=0.5")
+
+
+def test_a_run_tells_when_replicas_came_and_what_idle_ones_cost(tmp_path: Path) -> None:
+    words = [word for change in SHORT for word in ("--set", change)]
+    arguments = ["run", SCALED_DAY, *words, "--json", "--out", str(tmp_path / "report")]
+    done = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    found = json.loads(done.stdout)
+    simulated = found["simulated"]
+    scaling = simulated["scaling"]
+    assert simulated["replica_s"] == pytest.approx(
+        simulated["mean_replicas"]
+        * simulated["serving"]["requests"]
+        / simulated["serving"]["littles_law"]["arrivals_per_s"]
+    )
+    devices = found["bill"]["usd"] / simulated["replica_s"]
+    assert found["bill"]["idle_usd"] == pytest.approx(devices * simulated["idle_s"])
+    assert set(scaling) == _documented("simulated.scaling")
+    assert set(scaling["changes"][0]) == _documented("simulated.scaling.changes.*")
+    lines = (tmp_path / "report/scaling.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "at_s,from,to,metric,why"
+    assert len(lines) == 1 + len(scaling["changes"])
+    page = (tmp_path / "report/report.md").read_text("utf-8")
+    assert "by requests of a replica (target 0.5)" in page
+    assert "of them for idle ones" in page
+
+
+def _documented(title: str) -> set[str]:
+    """The keys that the page on results has in a section."""
+    page = Path("docs/reference/results.md").read_text("utf-8")
+    section = page.split(f"\n## `{title}`\n")[1].split("\n## ")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+
+
+def test_what_nobody_measured_is_said_with_its_range() -> None:
+    (words,) = (line for line in cautions(load(SCALED_DAY).scenario) if "starts" in line)
+    assert "a replica starts in 95.4 s" in words
+    assert "assumed, 34 to 260 s" in words
+    stated = load(SCALED_DAY, ["serving.scaling.start_s=20"]).scenario
+    assert not [line for line in cautions(stated) if "starts" in line]
+
+
+def test_explain_says_how_replicas_follow() -> None:
+    words = explain(load(SCALED_DAY)).topics["scaling"]
+    assert words.startswith("2 to 16 replicas; every 15 s a look compares requests of a replica")
+
+
+def test_a_plan_sizes_a_fleet_that_stays() -> None:
+    assert replicated(load(SCALED_DAY), 3).scenario.serving.scaling is None

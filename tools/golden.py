@@ -43,6 +43,7 @@ SPANS = 10
 """The first so many of a scenario are kept."""
 
 LAW = ("step_ms", "tokens_per_step", "tpot_ms")
+SCALED = ("replica_s", "mean_replicas", "idle_s", "scaling.starting_s", "scaling.changes")
 OUTCOME = ("step_ms", "steps", "tokens", "tokens_per_step", "tpot_ms", "ttft_ms")
 
 TRACE = "acceptance={trace: six_flavours_greedy, rate: null, overlap: 1.0}"
@@ -302,7 +303,11 @@ def scenario(name: str) -> Found:
     together = Catalogue().scenario(name).data.get("requests", {}).get("concurrency", 1)
     result = run(load(name, [f"requests.count={max(REQUESTS, together)}"]))
     found = result_data(result)
+    scaled = {}
+    if "scaling" in found["simulated"]:
+        scaled = {"scaled": picked(found["simulated"], SCALED)}
     return {
+        **scaled,
         **{law: picked(found[law], LAW) for law in ("law", "law_replayed")},
         **{outcome: picked(found[outcome], OUTCOME) for outcome in ("replay", "simulated")},
         **picked(found, ("speedup", "speedup_with_prompts", "baseline.tpot_ms")),

@@ -71,9 +71,10 @@ def run(
         return pd.DataFrame(rows).T.reindex(columns=columns).astype(float)
 
     def write(folder: Path) -> None:
+        from simulator.report.run.scaling import changes_as_csv
         from simulator.report.write import write as write_report
 
-        write_report(page(), result.spans, folder)
+        write_report(page(), result.spans, folder, changes_as_csv(result.simulated))
 
     def data() -> PlainData:
         return run_summary(result) | {"speedup_interval": span._asdict()}

@@ -265,6 +265,7 @@ def _reported(
 ) -> Page:
     """Write the report of a run, with the results of other windows; return its page."""
     from simulator.report.run.page import run_page
+    from simulator.report.run.scaling import changes_as_csv
     from simulator.report.write import write
     from simulator.studies.what_if import of_run
     from simulator.studies.window import window_sweep
@@ -272,5 +273,5 @@ def _reported(
     status.update("sweeping the window")
     page = run_page(result, window_sweep(loaded, result), span, of_run(loaded, result))
     status.update("writing")
-    write(page, result.spans, folder)
+    write(page, result.spans, folder, changes_as_csv(result.simulated))
     return page

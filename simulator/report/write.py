@@ -11,6 +11,7 @@ from simulator.report.blocks import Page
 from simulator.report.page import DATA, page_files
 from simulator.report.run.acceptance import ACCEPTED
 from simulator.report.run.caches import PICTURE as CACHES
+from simulator.report.run.scaling import CHANGES
 from simulator.report.run.steps import TIMELINE, TRACE
 from simulator.report.run.window import SWEEP
 from simulator.report.timeline import chrome_trace
@@ -26,12 +27,15 @@ OURS = {
     TRACE,
     CACHES,
     *(Path(one).with_suffix(DATA).name for one in (SWEEP, ACCEPTED, CACHES)),
+    CHANGES,
 }
 
 
-def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
-    """Write the page of a run and its ``spans`` into ``folder``, which appears only when complete;
-    return the files' paths.
+def write(
+    page: Page, spans: Sequence[Span], folder: Path, changes: str | None = None
+) -> list[Path]:
+    """Write the page of a run, its ``spans`` and the changes of its replicas into ``folder``, which
+    appears only when complete; return the files' paths.
 
     A folder that is there already is replaced if it is empty, or holds a report and nothing else;
     otherwise :class:`BadInput`.
@@ -39,7 +43,10 @@ def write(page: Page, spans: Sequence[Span], folder: Path) -> list[Path]:
     folder = free(folder)
     with replacing(folder, parents=True) as new:
         new.mkdir()
-        for file, content in (page_files(page, NAME) | {TRACE: chrome_trace(spans)}).items():
+        files = page_files(page, NAME) | {TRACE: chrome_trace(spans)}
+        if changes is not None:
+            files[CHANGES] = changes
+        for file, content in files.items():
             (new / file).write_bytes(content.encode() if isinstance(content, str) else content)
     return sorted(folder.iterdir())
 

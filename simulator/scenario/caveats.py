@@ -48,6 +48,27 @@ def cautions(scenario: Scenario) -> Iterator[str]:
     yield from about_start_ups(scenario)
     yield from about_large_mixtures(scenario)
     yield from continued_rates(scenario)
+    yield from _assumed_start(scenario)
+
+
+def _assumed_start(scenario: Scenario) -> Iterator[str]:
+    """Yield in how many seconds a replica starts where nobody measured that, and between which
+    ones.
+    """
+    scaling = scenario.serving.scaling
+    if scaling is None or not scaling.moves or scaling.start_s is not None:
+        return
+    boot = scaling.boot_s
+    low, high = (boot.value if end is None else end for end in (boot.low, boot.high))
+    if low == high or scaling.link is None:
+        return
+    weights_s = scenario.start_s - boot.value
+    yield (
+        f"a replica starts in {scenario.start_s:.3g} s, {weights_s:.3g} s of which for "
+        f"{scenario.weight_bytes / 1e9:.3g} GB of weights over {scaling.link.name or 'its link'}; "
+        f"the rest is {boot.confidence}, {low:g} to {high:g} s; "
+        "set serving.scaling.start_s to what yours takes"
+    )
 
 
 def _too_long_window(scenario: Scenario) -> Iterator[str]:
@@ -362,6 +383,11 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
         yield (
             "a replay follows one replica, and there are several: the simulation stands in its "
             "column; pictures show the first replica, busy shares are means over all"
+        )
+    if scenario.serving.scaling and scenario.serving.scaling.moves:
+        yield (
+            "the law is that of a replica, however many there are; loads are held to the most "
+            "replicas that there may be"
         )
     if requests.traffic and requests.traffic.dropped:
         yield (

@@ -44,6 +44,12 @@ class Expenses(NamedTuple):
     """
     unpriced: tuple[str, ...]
     """Names of the devices that state no price."""
+    usd: float | None
+    """Price of all devices of all replicas over the run."""
+    idle_usd: float | None
+    """What of it is of replicas that serve and have no request; None where pools are on unlike
+    devices.
+    """
 
 
 def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
@@ -83,7 +89,7 @@ def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:
 def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     """Return what a simulated run costs; None without devices."""
     devices = list(rented_devices(scenario))
-    replicas = scenario.serving.replicas
+    replicas = 1.0 if scenario.serving.pools else outcome.mean_replicas
     if not devices:
         return None
     powers = [rented.device.power_w for rented in devices]
@@ -113,4 +119,9 @@ def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     unpriced = [
         rented.device.name for rented in devices if rented.device.price_usd_per_hour is None
     ]
-    return Expenses(hourly, per_million, busy, most, tuple(dict.fromkeys(unpriced)))
+    names = tuple(dict.fromkeys(unpriced))
+    usd = hourly and hourly * outcome.end_s / 3600.0
+    idle = None
+    if usd is not None and not scenario.serving.pools:
+        idle = usd * outcome.idle_s / outcome.replica_s
+    return Expenses(hourly, per_million, busy, most, names, usd, idle)

@@ -16,6 +16,7 @@ from simulator.core.serving.cache.tiers import MemoryTier
 from simulator.core.serving.fields import ReplicaPool, Serving
 from simulator.core.serving.fleet.handover import Handover
 from simulator.core.serving.load.sessions import SessionFile, SystemPrompts
+from simulator.core.serving.fleet.scaling import Scaling
 from simulator.core.serving.requests import Requests
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
@@ -106,8 +107,10 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, str]]:
     if scenario.serving.pools:
         yield from _pools(scenario)
         yield from _by_law(loaded)
-    elif scenario.serving.replicas > 1:
+    elif scenario.serving.copies > 1:
         yield "routing", _routing(scenario.serving)
+    if scenario.serving.scaling:
+        yield "scaling", _scaling(scenario, scenario.serving.scaling)
     room = "no limit stated"
     if scenario.kv_tokens is not None:
         room = f"room for {scenario.kv_tokens:,} tokens of KV cache"
@@ -150,6 +153,29 @@ def _routing(serving: Serving) -> str:
         roles = ""
     rule = summary(type(serving.router).__doc__).replace("``", "`")
     return f"{serving.replicas:,} replicas{roles}. {rule}"
+
+
+COMPARED = {
+    "outstanding": "requests of a replica with {}",
+    "kv_use": "the share of the KV cache in use with {}",
+    "slo": "the share of requests that meet the SLO with {}",
+}
+
+
+def _scaling(scenario: Scenario, scaling: Scaling) -> str:
+    """Return between which numbers of replicas, by what, how often, and how long a start takes."""
+    if not scaling.moves:
+        return f"{scaling.most:,} replicas at any time"
+    compared = COMPARED[scaling.by].format(f"{scaling.target:g}")
+    weights = ""
+    if scaling.start_s is None and scaling.link:
+        size = f"{scenario.weight_bytes / 1e9:.3g} GB of weights"
+        weights = f", with {size} over {scaling.link.name or 'a link'}"
+    return (
+        f"{scaling.least:,} to {scaling.most:,} replicas; every {scaling.every_s.value:g} s a look "
+        f"compares {compared}; a start takes {scenario.start_s:.3g} s{weights}; one goes when "
+        f"fewer have done for {scaling.stable_s.value:g} s"
+    )
 
 
 def _pools(scenario: Scenario) -> Iterator[tuple[str, str]]:

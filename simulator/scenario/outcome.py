@@ -14,6 +14,7 @@ from simulator.core.serving.cache.prefixes import cache_hits
 from simulator.core.serving.cache.tiers import load_seconds, tier_books
 from simulator.core.serving.collector import ClassCount, MetricsCollector
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
+from simulator.core.serving.fleet.scaled import ScalingChange
 from simulator.core.serving.metrics import Sketch, Tally, level_quantile
 from simulator.core.serving.scheduler import Scheduler
 from simulator.core.serving.service import ServiceRun
@@ -233,6 +234,52 @@ class Replica:
 
 
 @dataclass(frozen=True)
+class ScalingOutcome:
+    """How the number of replicas followed the load; a replica is held from its start to its end."""
+
+    by: str
+    """What was compared with the target."""
+    target: float
+    least_replicas: int
+    most_replicas: int
+    start_s: float
+    """Seconds in which a replica starts."""
+    starts: int
+    """Replicas that started, beside those of the beginning."""
+    waiting_starts: int
+    """Starts that had to wait until another replica had drained."""
+    starting_s: float
+    """Seconds of replicas that started and served nobody yet, summed over them."""
+    draining_s: float
+    """Seconds of replicas that ended what they had, summed over them."""
+    changes: tuple[ScalingChange, ...]
+    """When more or fewer were wanted, in order."""
+
+    def why(self, change: ScalingChange) -> str:
+        """Return why more or fewer were wanted, in words."""
+        metric = f"{change.metric:.4g}"
+        if self.by == "slo":
+            return f"{metric} of recent requests met the SLO, target {self.target:g}"
+        if self.by == "kv_use":
+            return f"{metric} of the KV cache in use, target {self.target:g}"
+        return f"{metric} requests a replica, target {self.target:g}"
+
+    @property
+    def table(self) -> list[dict[str, float | int | str]]:
+        """Return a line of each change: when, from and to how many replicas, why."""
+        return [
+            {
+                "at_s": change.at_s,
+                "from": change.before,
+                "to": change.after,
+                "metric": change.metric,
+                "why": self.why(change),
+            }
+            for change in self.changes
+        ]
+
+
+@dataclass(frozen=True)
 class PoolOutcome:
     """What a pool of replicas did, where prefill and decode are apart."""
 
@@ -341,6 +388,14 @@ class Outcome:
     """What went from prefill to decode, where they are apart."""
     cache: tuple[CacheOverTime, ...] = ()
     """How full the memories are over time, by pool, where prompts are kept."""
+    replica_s: float = 0.0
+    """Seconds of all replicas, from their starts to their ends, summed over them."""
+    mean_replicas: float = 1.0
+    """How many replicas there were, mean over time."""
+    idle_s: float = 0.0
+    """Those of replicas that serve and have no request."""
+    scaling: ScalingOutcome | None = None
+    """How the number of replicas followed the load; None where it stayed."""
 
     @property
     def tokens_per_s(self) -> float:
@@ -393,7 +448,7 @@ def outcome_of(done: ServiceRun) -> Outcome:
     else:
         for lane in done.busy_s[0] if done.busy_s else ():
             seconds = ordered_sum(busy[lane] for busy in done.busy_s)
-            busy_s[lane] = seconds / len(done.busy_s)
+            busy_s[lane] = seconds / done.mean_replicas
     return Outcome(
         step_s=tally.step_seconds / max(1, steps),
         tokens_per_step=tally.shown / max(1, tally.request_steps),
@@ -414,6 +469,29 @@ def outcome_of(done: ServiceRun) -> Outcome:
         pools=pool_outcomes,
         handover=_handed_over(done),
         cache=tuple(caches_over_time(done)),
+        replica_s=done.replica_s,
+        mean_replicas=done.mean_replicas,
+        idle_s=done.idle_s,
+        scaling=_scaled(done),
+    )
+
+
+def _scaled(done: ServiceRun) -> ScalingOutcome | None:
+    fleet = done.scaled
+    if fleet is None:
+        return None
+    levels_s = fleet.levels_s
+    return ScalingOutcome(
+        by=fleet.scaling.by,
+        target=fleet.scaling.target,
+        least_replicas=min(levels_s, default=0),
+        most_replicas=max(levels_s, default=0),
+        start_s=fleet.start_s,
+        starts=len(fleet.lives) - done.service.serving.replicas,
+        waiting_starts=fleet.waiting_starts,
+        starting_s=fleet.starting_s,
+        draining_s=fleet.draining_s,
+        changes=tuple(fleet.changes),
     )
 
 
@@ -562,6 +640,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         for pool, members in pools:
             if pool.role != "prefill":
                 decoding += [replicas[place] for place in members]
+    held = done.mean_replicas if done.scaled else len(decoding)
     blocks = [replica.ledger.tally.block_area_s for replica in decoding]
     block_tokens = replicas[0].memory.block_tokens
     batches = defaultdict[int, float](float)
@@ -580,7 +659,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         mean_in_system=tally.area_s / end,
         mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
         queue_s=dict(sorted(tally.queue_s.items())),
-        mean_kv_tokens=ordered_sum(blocks) / end * block_tokens / len(decoding),
+        mean_kv_tokens=ordered_sum(blocks) / end * block_tokens / held,
         most_kv_tokens=max(replica.memory.most_used for replica in decoding) * block_tokens,
         kv_tokens=done.service.kv_tokens,
         wasted_rows=tally.verified_rows - tally.shown,
@@ -608,6 +687,9 @@ def outcome_data(outcome: Outcome) -> PlainData:
         "ttft_ms": outcome.ttft_s * 1e3,
         "steps": outcome.steps,
         "tokens": outcome.tokens,
+        "replica_s": outcome.replica_s,
+        "mean_replicas": outcome.mean_replicas,
+        "idle_s": outcome.idle_s,
         "fallback_per_step": outcome.fallback_per_step,
         "choices": dict(outcome.choices),
         "serving": serving_data(outcome.serving),
@@ -620,6 +702,8 @@ def outcome_data(outcome: Outcome) -> PlainData:
         data["pools"] = [asdict(pool) for pool in outcome.pools]
     if outcome.handover:
         data["handover"] = _handover_data(outcome.handover)
+    if outcome.scaling:
+        data["scaling"] = asdict(outcome.scaling) | {"changes": outcome.scaling.table}
     return data
 
 

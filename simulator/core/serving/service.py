@@ -23,6 +23,7 @@ from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.routing import RecordedRouting
 from simulator.core.acceptance.sources import Acceptance, Exit
 from simulator.core.cost.protocol import Cost
+from simulator.core.numeric import ordered_sum
 from simulator.core.serving.cache.fields import NO_STORES
 from simulator.core.serving.cache.tiers import BlockStore, TieredCache
 from simulator.core.serving.collector import MetricsCollector
@@ -270,6 +271,27 @@ class ServiceRun:
     """What handed requests over, where prefill and decode are apart."""
     scaled: ScaledFleet | None = None
     """The replicas that came and went, where their number follows the load."""
+
+    @property
+    def replica_s(self) -> float:
+        """Return the seconds of all replicas, from their starts to their ends, summed over them."""
+        if self.scaled:
+            return self.scaled.replica_s
+        return len(self.replicas) * self.end_s
+
+    @property
+    def mean_replicas(self) -> float:
+        """Return how many replicas there were, mean over time."""
+        if self.scaled:
+            return self.scaled.replica_s / self.end_s
+        return len(self.replicas)
+
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds of replicas that serve and have no request, summed over them."""
+        occupied_s = ordered_sum(replica.ledger.tally.occupied_s for replica in self.replicas)
+        starting_s = self.scaled.starting_s if self.scaled else 0.0
+        return max(0.0, self.replica_s - starting_s - occupied_s)
 
     @cached_property
     def tally(self) -> Tally:

@@ -13,6 +13,7 @@ from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.pages import decision as decided
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
+from simulator.report.run.scaling import sentence as scaled
 from simulator.report.run.serving import cache_cost, split, tiers_line
 from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
@@ -122,7 +123,7 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     for sentence in waiting(result):
         yield Paragraph(as_sentence(sentence))
     tiers = tiers_line(result.simulated.serving)
-    for sentence in (split(result), cache_cost(result.cache_cost), tiers):
+    for sentence in (scaled(result), split(result), cache_cost(result.cache_cost), tiers):
         if sentence:
             yield Paragraph(sentence)
     for caution in result.cautions:

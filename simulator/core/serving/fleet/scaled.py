@@ -16,9 +16,10 @@ has left.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
@@ -279,6 +280,20 @@ class ScaledFleet(Fleet):
                 raise BrokenRunError(
                     f"place {place} had requests for {occupied_s} s, and a replica for {served_s} s"
                 )
+
+    @property
+    def levels_s(self) -> dict[int, float]:
+        """Return the seconds for which so many replicas were held, by their number."""
+        steps = Counter[float]()
+        for life in self.lives:
+            steps[life.begin_s] += 1
+            steps[life.end_s] -= 1
+        levels = defaultdict[int, float](float)
+        held = 0
+        for begin_s, end_s in pairwise(sorted(steps)):
+            held += steps[begin_s]
+            levels[held] += end_s - begin_s
+        return dict(levels)
 
     @property
     def replica_s(self) -> float:
