@@ -22,10 +22,10 @@ from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.faults import BadInput
 from simulator.core.serving.cache.fields import KVMemory
-from simulator.core.serving.cache.prefixes import PrefixCache
+from simulator.core.serving.cache.prefixes import PrefixCache, cache_hits
 from simulator.core.serving.cache.states import StateCache
 from simulator.core.serving.cache.tiers import BlockStore, MemoryTier, TieredCache, TierLink
-from simulator.core.serving.fields import Serving
+from simulator.core.serving.fields import AdmissionControl, Serving
 from simulator.core.serving.fleet.scaled import ReplicaLife, ScaledFleet, ScalingChange
 from simulator.core.serving.fleet.scaling import Scaling, ScalingRule
 from simulator.core.serving.iteration import Iteration
@@ -354,6 +354,50 @@ def test_lazy_and_stepped_runs_scale_alike(service: Service) -> None:
         assert lazy.changes == stepped.changes
         assert lazy.lives == stepped.lives
         assert lazy.waiting_starts == stepped.waiting_starts
+
+
+@pytest.mark.parametrize("router", ["session_affinity", "most_cached"])
+def test_sessions_lose_a_cache_and_no_turn(router: str) -> None:
+    """Turns whose replica went are read again elsewhere; steps one by one scale alike."""
+    changes = [
+        *("requests.count=300", f"serving.router={router}", "requests.arrivals.rate_per_s=2"),
+        *("serving.scaling.target=2", "serving.scaling.start_s=7", "serving.scaling.stable_s=20"),
+    ]
+    loaded = load(SCALED_DAY, changes)
+    service = loaded.scenario.service(loaded.acceptance())
+    lazy = service.run()
+    stepped = replace(service, lazy=False).run()
+    assert lazy.tally.finished == 300
+    assert any(change.after < change.before for change in fleet_of(lazy).changes)
+    assert fleet_of(lazy).changes == fleet_of(stepped).changes
+    assert fleet_of(lazy).lives == fleet_of(stepped).lives
+    assert cache_hits([one.memory for one in lazy.replicas]) == cache_hits(
+        [one.memory for one in stepped.replicas]
+    )
+
+
+def test_who_is_refused_is_not_lost() -> None:
+    """Of twenty at once a replica takes one and lets one wait; the others are turned away."""
+    serving = {"admission": AdmissionControl(max_waiting=1)}
+    tally = scaled(coming(*[1.0] * 20, 30, 31, 32), SMALL, serving=serving).run().tally
+    assert (tally.arrived, tally.finished + tally.refused) == (23, 23)
+    assert tally.refused >= 18
+
+
+def test_who_comes_anew_has_an_empty_cache() -> None:
+    """All prompts are alike: each life of the second place reads its first one whole."""
+    drawn = [(at_s, 512, 10, 0) for at_s in (1, 1, 1, 1, 16, 30, *[60] * 4, 76, 77, 78)]
+    policy = PrefillFirst(max_requests=1, watermark=0.0)
+    memory = KVMemory(prefix_caching=True)
+    done = scaled(drawn, SMALL, policy=policy, serving={"memory": memory}, kv_tokens=9_999).run()
+    fleet = fleet_of(done)
+    lives = [sum(life.place == place for life in fleet.lives) for place in (1, 2)]
+    assert lives == [1, 2]
+    hits = [replica.memory for replica in done.replicas]
+    for count, cache in zip(lives, hits, strict=True):
+        assert isinstance(cache, PrefixCache)
+        alike = cache.asked_tokens // 512 - count
+        assert cache.hit_tokens == alike * 496
 
 
 def test_as_many_as_ever_is_a_fleet_that_stays() -> None:

@@ -15,8 +15,8 @@ from simulator.core.quantities import Frozen, Named, Sourced, provenance
 from simulator.core.serving.cache.tiers import MemoryTier
 from simulator.core.serving.fields import ReplicaPool, Serving
 from simulator.core.serving.fleet.handover import Handover
-from simulator.core.serving.load.sessions import SessionFile, SystemPrompts
 from simulator.core.serving.fleet.scaling import Scaling
+from simulator.core.serving.load.sessions import SessionFile, SystemPrompts
 from simulator.core.serving.requests import Requests
 from simulator.inputs.catalogue import strategy_files
 from simulator.inputs.descriptions import summary
@@ -152,7 +152,10 @@ def _routing(serving: Serving) -> str:
     else:
         roles = ""
     rule = summary(type(serving.router).__doc__).replace("``", "`")
-    return f"{serving.replicas:,} replicas{roles}. {rule}"
+    count = f"{serving.replicas:,}"
+    if serving.scaling and serving.scaling.moves:
+        count = f"{serving.scaling.least:,} to {serving.scaling.most:,}"
+    return f"{count} replicas{roles}. {rule}"
 
 
 COMPARED = {

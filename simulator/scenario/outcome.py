@@ -658,7 +658,7 @@ def _serving(done: ServiceRun) -> ServingOutcome:
         batch_s=dict(sorted(batches.items())),
         mean_in_system=tally.area_s / end,
         mean_waiting=ordered_sum(replica.queues.waited_s for replica in replicas) / end,
-        queue_s=dict(sorted(tally.queue_s.items())),
+        queue_s=_queue_s(done),
         mean_kv_tokens=ordered_sum(blocks) / end * block_tokens / held,
         most_kv_tokens=max(replica.memory.most_used for replica in decoding) * block_tokens,
         kv_tokens=done.service.kv_tokens,
@@ -673,6 +673,18 @@ def _serving(done: ServiceRun) -> ServingOutcome:
             for name, count in done.collector.classes.items()
         ),
     )
+
+
+def _queue_s(done: ServiceRun) -> dict[int, float]:
+    """Return seconds by number of requests that wait, those left out in which a place was empty or
+    its replica started.
+    """
+    seconds = dict(sorted(done.tally.queue_s.items()))
+    if done.scaled:
+        served_s = done.replica_s - done.scaled.starting_s
+        empty_s = len(done.replicas) * done.end_s - served_s
+        seconds[0] = max(0.0, seconds.get(0, 0.0) - empty_s)
+    return seconds
 
 
 def outcome_data(outcome: Outcome) -> PlainData:

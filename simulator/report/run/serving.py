@@ -329,7 +329,8 @@ def _batch(result: RunResult) -> str:
         behind = f"; {_sizes_of(result.simulated.pools)}"
     elif setup.copies > 1:
         router = setup.router.name.replace("_", " ")
-        behind = f"; {setup.copies} replicas behind {router}"
+        most = "up to " if setup.scaling and setup.scaling.moves else ""
+        behind = f"; {most}{setup.copies} replicas behind {router}"
     mean = number(serving.mean_batch, 3)
     up_to = _usual_and_most(serving.batch_s)
     return f"Batch: {mean} requests decode in a step on average, up to {up_to}{behind}."
