@@ -91,7 +91,7 @@ def test_a_server_is_asked_twice_for_its_metrics_and_for_nothing_else(tmp_path: 
     assert "Acceptance: 2.27 tokens a step that drafted (117 of them)" in result.stdout
     observed = read_observed(out / "observed.yaml")
     assert observed.load.requests == 12
-    assert observed.load.duration_s == pytest.approx(0.2, abs=0.15)
+    assert 0.2 <= (observed.load.duration_s or 0.0) < 20.0
     assert observed.files[0].file == f"{url}/metrics"
     assert "s3cret" not in result.output
     assert "s3cret" not in "".join(path.read_text() for path in out.iterdir())
@@ -177,7 +177,7 @@ def test_an_answer_that_is_late_is_left(monkeypatch: pytest.MonkeyPatch, drips: 
 
     def slow(handler: BaseHTTPRequestHandler) -> None:
         try:
-            for _ in range(50):
+            for _ in range(300):
                 if drips:
                     handler.wfile.write(b"H")
                     handler.wfile.flush()
@@ -191,7 +191,7 @@ def test_an_answer_that_is_late_is_left(monkeypatch: pytest.MonkeyPatch, drips: 
         with pytest.raises(BadInput, match="does not answer within"):
             scrape(server_at(url, (), None))
         left.set()
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < 15.0
 
 
 def test_nobody_there() -> None:
