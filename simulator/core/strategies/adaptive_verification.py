@@ -14,7 +14,7 @@ are alike: of B tokens each gets as many, and the first ones one more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from simulator.core.strategies.common.step import Kind, Progress, Step, intern_k
 from simulator.core.strategies.common.token_tree import TokenTree
 from simulator.core.strategies.common.traits import Facts, Finding, Traits
 from simulator.core.strategies.tree_sd import Proposing, TreeDurations, TreeSD
+
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+"""Requests, or draft tokens; far beyond any batch."""
 
 LOOKS = 32
 """Budgets that are looked at between the whole windows on both sides of the best one."""
@@ -67,7 +70,7 @@ class AdaptiveVerification(TreeSD, Tunable):
 
     measured_at_tokens: int = Field(default=8_192, ge=1, le=1_000_000_000)
     """Cached tokens at which the costs are measured before a run."""
-    budget_tokens: dict[int, int] = Field(default_factory=dict)
+    budget_tokens: dict[Count, Count] = Field(default_factory=dict)
     """Draft tokens that are verified, of all requests together, by their number; worked out before
     a run, unless stated. Above the largest number they grow with it.
     """

@@ -3,7 +3,9 @@
 A value that no file holds is None, never 0. Shares are from 0 to 1.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from simulator.core.quantities import Frozen
 
@@ -12,6 +14,8 @@ Quantity = Literal["ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "
 behind the first; of a whole request; waiting; computing the prompt; decoding; prefill and decode
 together; one pass of the engine."""
 Side = Literal["client", "server"]
+Count = Annotated[int, Field(le=10**18)]
+"""A number that a service has counted, which no file can make longer than any counter is."""
 
 
 class ObservedFile(Frozen):
@@ -32,7 +36,7 @@ class MeasuredTime(Frozen):
     file: str
     definition: str
     """What exactly was measured."""
-    count: int | None = None
+    count: Count | None = None
     mean_ms: float | None = None
     p50_ms: float | None = None
     p90_ms: float | None = None
@@ -55,13 +59,13 @@ class ObservedLoad(Frozen):
     """What was asked of the service."""
 
     duration_s: float | None = None
-    requests: int | None = None
+    requests: Count | None = None
     """That were answered."""
-    failed: int | None = None
-    prompt_tokens: int | None = None
+    failed: Count | None = None
+    prompt_tokens: Count | None = None
     """Of all requests."""
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
+    output_tokens: Count | None = None
+    cached_tokens: Count | None = None
     """Prompt tokens that were found in a cache."""
     prompts: ObservedLengths | None = None
     outputs: ObservedLengths | None = None
@@ -73,14 +77,14 @@ class ObservedLoad(Frozen):
     """Standard deviation of the times between arrivals over their mean: 1 is a Poisson process."""
     asked_rate_per_s: float | None = None
     """What a load generator was told; None: none, or all at once."""
-    most_concurrent: int | None = None
+    most_concurrent: Count | None = None
     """The limit that a load generator was told."""
     in_flight_mean: float | None = None
     """Requests under way, by Little's law: their rate times their mean time; None where some were
     under way when it began or ended."""
-    sessions: int | None = None
+    sessions: Count | None = None
     """Conversations, where some have more than one turn."""
-    most_turns: int | None = None
+    most_turns: Count | None = None
     output_tokens_per_s: float | None = None
 
 
@@ -88,21 +92,21 @@ class ObservedAcceptance(Frozen):
     """What became of draft tokens."""
 
     file: str
-    window: int | None = None
+    window: Count | None = None
     """Most draft tokens of a step, as stated."""
-    drafts: int | None = None
+    drafts: Count | None = None
     """Steps that drafted."""
-    drafted_tokens: int | None = None
-    accepted_tokens: int | None = None
-    accepted_by_position_tokens: tuple[int, ...] = ()
+    drafted_tokens: Count | None = None
+    accepted_tokens: Count | None = None
+    accepted_by_position_tokens: tuple[Count, ...] = ()
     """Drafts that kept the first token, the second, ..."""
     kept_share_by_position: tuple[float, ...] = ()
     """The same over all drafts."""
-    steps_by_accepted: tuple[int, ...] = ()
+    steps_by_accepted: tuple[Count, ...] = ()
     """Drafts that kept no token, one, two, ..."""
     tokens_per_draft: float | None = None
     """Tokens of a step that drafted, correction or bonus included."""
-    steps: int | None = None
+    steps: Count | None = None
     """Decode steps of all requests, those without a draft included."""
     tokens_per_step: float | None = None
     """Tokens of a decode step, those without a draft included."""
@@ -113,7 +117,7 @@ class ObservedAcceptance(Frozen):
 class ObservedState(Frozen):
     """How full the service was."""
 
-    scrapes: int | None = None
+    scrapes: Count | None = None
     running_mean: float | None = None
     """Requests in the batch, over the scrapes or passes."""
     running_most: float | None = None
@@ -121,15 +125,15 @@ class ObservedState(Frozen):
     waiting_most: float | None = None
     kv_used_share_mean: float | None = None
     kv_used_share_most: float | None = None
-    kv_capacity_tokens: int | None = None
+    kv_capacity_tokens: Count | None = None
     """For how many tokens the KV cache has room."""
-    kv_block_tokens: int | None = None
-    queried_tokens: int | None = None
+    kv_block_tokens: Count | None = None
+    queried_tokens: Count | None = None
     """Prompt tokens that were looked up in the prefix cache."""
-    hit_tokens: int | None = None
+    hit_tokens: Count | None = None
     hit_rate: float | None = None
-    preemptions: int | None = None
-    engine_passes: int | None = None
+    preemptions: Count | None = None
+    engine_passes: Count | None = None
 
 
 class NotHeld(Frozen):
