@@ -20,7 +20,7 @@ from simulator.scenario.evaluate import simulate
 from simulator.studies.plan.bounds import SplitBounds
 from simulator.studies.plan.export import exports
 from simulator.studies.plan.file import FleetSplit, Plan
-from simulator.studies.plan.search import examine, search
+from simulator.studies.plan.search import examine, keeps, search
 from simulator.studies.plan.split_or_not import split_or_not
 from simulator.studies.plan.splits import Balance, every_split, split_as
 from simulator.studies.plan.throughput import by_law
@@ -215,3 +215,21 @@ def test_a_line_splits_over_a_link(tmp_path: Path) -> None:
     refused = asked(tmp_path, link="ethernet_100g")
     assert refused.exit_code == 2
     assert "add --apart try" in refused.stderr
+
+
+@pytest.mark.parametrize("rate", [4, 20, 40])
+@pytest.mark.parametrize("ttft_ms", [60, 150, 400])
+def test_a_run_cut_short_says_what_the_whole_run_of_a_split_says(
+    tmp_path: Path, rate: int, ttft_ms: int
+) -> None:
+    plan = apart(
+        tmp_path,
+        f"scenario.requests.arrivals.rate_per_s={rate}",
+        f"slo.ttft_ms.p90={ttft_ms}",
+    )
+    for template in plan.apart[::5]:
+        one = split_as(template, FleetSplit(1, 2))
+        whole = examine(one, 3, "end")
+        assert keeps(one, 3) is whole.kept
+        assert examine(one, 3, "exceeded").kept is whole.kept
+        assert examine(one, 3, "known").kept is whole.kept

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LIMIT = re.compile(r"(ttft|tpot|e2e)_(p\d+)")
 """Names of the options that limit a percentile of a time."""
+CLASS_LIMIT = re.compile(r"(ttft|tpot|e2e)(?:_(p\d+))?")
+"""The same of a class, whose percentile may be left out."""
 DRAWS = 20
 """Resampled runs of the answer, unless stated."""
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
@@ -91,6 +93,14 @@ def limits(command: options.Command) -> options.Command:
     "turns [default: 400].",
 )
 @limits
+@click.option(
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="NAME:KEY=VALUE,...",
+    help="A class of requests with its share, or its tasks in the log, and its own limits: "
+    "chat:share=0.7,ttft=1s,tpot=40ms (for 95 %; ttft_p99 is for 99 %), priority=1; once for each.",
+)
 @click.option(
     "--price",
     metavar="DEVICE=USD",
@@ -161,7 +171,7 @@ def plan(
     from simulator.studies.plan.study import study, summary
 
     with working("reading"):
-        asked = {option: value for option, value in asked.items() if value is not None}
+        asked = {option: value for option, value in asked.items() if value not in (None, ())}
         names = []
         changes = overrides
         if least_chance is not None:
@@ -177,7 +187,10 @@ def plan(
             read = load_plan(name, changes, Catalogue(own), seed)
         words = []
         for option, value in asked.items():
-            words += [_typed(option), str(value)]
+            if option == "classes":
+                words += [word for one in value for word in ("--class", str(one))]
+            else:
+                words += [_typed(option), str(value)]
         if least_chance is not None:
             words += ["--least-chance", str(least_chance)]
         if draws != DRAWS:
@@ -197,6 +210,8 @@ def plan(
 
 def _typed(option: str) -> str:
     """Return an option as it is typed: ``--ttft-p95`` of ``ttft_p95``."""
+    if option == "classes":
+        return "--class"
     return f"--{option.replace('_', '-')}"
 
 
@@ -223,7 +238,9 @@ def _read(
         of_time[percentile] = _milliseconds(option, asked[option])
     load = "sessions" if "sessions" in asked else "traffic"
     missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
-    if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")):
+    classes = dict(_class(text) for text in asked.get("classes", ()))
+    limited = all("slo" in given for given in classes.values()) and bool(classes)
+    if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")) and not (limited and not slo):
         missing.append("a limit on the wait (--ttft-p95 1s)")
     if missing:
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
@@ -243,6 +260,7 @@ def _read(
         draft=asked.get("draft"),
         weights=asked.get("weights"),
         said=said,
+        classes=classes,
         apart=asked.get("apart", "no"),
         link=_link(asked),
         owned={device: count for device, count in owned.items() if count is not None},
@@ -251,6 +269,32 @@ def _read(
     if save:
         write(save, saved(document, save.parent))
     return read
+
+
+def _class(text: str) -> tuple[str, PlainData]:
+    """Return the name and the fields of a class of requests, of ``NAME:KEY=VALUE,...``."""
+    name, colon, rest = text.partition(":")
+    given: PlainData = {}
+    slo: dict[str, dict[str, float]] = {}
+    if not colon or not name:
+        raise _fault("class", text, "expected NAME:share=0.7,ttft=1s,tpot=40ms")
+    for key, value in _pairs("class", rest):
+        limit = CLASS_LIMIT.fullmatch(key)
+        if limit:
+            time, percentile = limit.groups()
+            of_time = slo.setdefault(f"{time}_ms", {})
+            of_time[percentile or "p95"] = _milliseconds("class", value)
+        elif key == "tasks":
+            given["tasks"] = value.split("+")
+        elif key in ("share", "priority") and re.fullmatch(r"-?\d*\.?\d+", value):
+            given[key] = float(value) if key == "share" else int(float(value))
+        else:
+            known = "share=0.7, tasks=a+b, priority=1 or a limit (ttft=1s)"
+            message = f"expected {known}, got '{key}={value}'"
+            raise _fault("class", text, message)
+    if slo:
+        given["slo"] = slo
+    return name, given
 
 
 def _link(asked: PlainData) -> str | None:

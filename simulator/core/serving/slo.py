@@ -30,6 +30,8 @@ class Limit(NamedTuple):
     metric: Metric
     share: float
     seconds: float
+    of: str = ""
+    """The class of service whose values these are; empty for all requests."""
 
     @property
     def percentile(self) -> str:

@@ -49,11 +49,12 @@ from simulator.studies.plan.commands_apart import files_apart
 from simulator.studies.plan.export import DraftLengths, WindowSchedule
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up
+from simulator.studies.plan.limits import limit_name
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
 from simulator.studies.plan.split_or_not import SplitOrNot, goodput_per_s
-from simulator.studies.plan.study import LawPoint, PlanStudy, limit_name
+from simulator.studies.plan.study import LawPoint, PlanStudy
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
 REQUESTS = ("traffic.csv", "sessions.csv")
@@ -200,6 +201,8 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """
     chosen = study.chosen
     yield "Why", why(chosen, study.binding)
+    if classes := classes_words(chosen):
+        yield "Classes", classes
     if study.split:
         yield "Split or not", split_words(study.split, chosen)
         if study.split.kept:
@@ -225,6 +228,19 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
             yield "Not recommended", unsure(finding, least)
 
 
+def classes_words(chosen: Finding) -> str:
+    """Return how many requests of each class are good; empty without classes."""
+    words = []
+    classes = chosen.outcome.serving.classes if chosen.outcome else ()
+    for of_class in classes:
+        good = whole_share(of_class.good / max(1, of_class.arrived))
+        rate = number(of_class.goodput_requests_per_s or 0.0, 3)
+        words.append(f"{of_class.name}, {good} of {of_class.arrived:,} good, {rate} a second")
+    if not words:
+        return ""
+    return f"{'; '.join(words)}."
+
+
 def split_words(compared: SplitOrNot, chosen: Finding) -> str:
     """Return whether to split, and what the best split of some devices does beside the same devices
     together.
@@ -245,7 +261,7 @@ def split_words(compared: SplitOrNot, chosen: Finding) -> str:
     times.append(f"gap between tokens p99 {_ms(gaps[0])} instead of {_ms(gaps[1])} ms")
     goodput = [goodput_per_s(finding) for finding in (compared.apart, compared.together)]
     if None not in goodput:
-        good = [number(one or 0.0, 3) for one in goodput]
+        good = [number(each or 0.0, 3) for each in goodput]
         times.append(f"good requests a second {good[0]} instead of {good[1]}")
     words += (
         f"{', '.join(times)}; split, {_met(compared.apart)}, together, {_met(compared.together)}"
@@ -649,7 +665,7 @@ def _alternatives(study: PlanStudy) -> Iterator[Block]:
     """Yield the table of alternatives: a line for each family of candidates, and a column for each
     limit (ms).
     """
-    limits = study.search.plan.file.slo.limits
+    limits = [measured.limit for measured in study.chosen.measured]
     columns: list[Column[Family]] = [
         Column("strategy", lambda row: row.strategy),
         Column("hardware", lambda row: row.hardware),

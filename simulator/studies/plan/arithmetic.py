@@ -62,7 +62,7 @@ def most_times(
     lasts_s = max((line.arrival_s for line in scenario.requests.lines()), default=0.0)
     most = inf
     for limit in limits:
-        if limit.metric in ("ttft", "e2e"):
+        if limit.metric in ("ttft", "e2e") and not limit.of:
             parts = prompts_alone if limit.metric == "ttft" else whole
             kept = ceil(limit.share * len(prompts) - ROUNDING)
             taken = max(float(np.sort(part)[:kept].sum()) for part in parts)

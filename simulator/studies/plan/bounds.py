@@ -204,7 +204,7 @@ class FleetBounds:
         """
         first, rest = taken
         outputs = self._lengths[:, 1]
-        counted = self._counted
+        counted = self._judged(limit)
         seconds = first
         if limit.metric == "e2e":
             seconds = first + rest
@@ -270,7 +270,7 @@ class FleetBounds:
         """
         due_of = []
         for limit, let_go, due, work in self._deadlines:
-            counted_due = np.where(self._counted, due, inf)
+            counted_due = np.where(self._judged(limit), due, inf)
             known = self._arrivals < inf
             due_known = counted_due[known]
             late = min(let_go, len(due_known))
@@ -295,8 +295,8 @@ class FleetBounds:
             whole = self._step_work
         else:
             whole = prompts + self._step_work
-        count = int(self._counted.sum())
-        late = {limit: may_exceed(limit, count) for limit in self.limits}
+        counts = {limit: int(self._judged(limit).sum()) for limit in self.limits}
+        late = {limit: may_exceed(limit, count) for limit, count in counts.items()}
         ttft = [limit for limit in self.limits if limit.metric == "ttft"]
         e2e = [limit for limit in self.limits if limit.metric == "e2e"]
         tpot = [limit for limit in self.limits if limit.metric == "tpot"]
@@ -306,9 +306,11 @@ class FleetBounds:
         for limit in e2e:
             deadlines.append((limit, late[limit], arrivals + limit.seconds * MARGIN, whole))
         for first, token in product(ttft, tpot):
+            if first.of != token.of:
+                continue
             due = arrivals + (first.seconds + token.seconds * (outputs - 1)) * MARGIN
             deadlines.append((first, late[first] + late[token], due, whole))
-        return [deadline for deadline in deadlines if deadline[1] < count]
+        return [deadline for deadline in deadlines if deadline[1] < counts[deadline[0]]]
 
     @property
     def _prompts_elsewhere(self) -> bool:
@@ -325,13 +327,16 @@ class FleetBounds:
         if requests.sessions is None:
             return came
         begins = {request.session: request.arrival_s for request in came}
+        classes = {request.session: request.service_class for request in came}
         cut = requests.past_end == "cut"
         every_turn = []
         for turns in requests.dealt_turns(seed, assignment):
             at_s = begins[turns[0].session]
             for turn in turns:
                 asked = turn.prompt_tokens, turn.output_tokens
-                every_turn.append(Request(turn.number, at_s, *asked, cut, turn.dealt))
+                request = Request(turn.number, at_s, *asked, cut, turn.dealt)
+                request.service_class = classes[turn.session]
+                every_turn.append(request)
                 at_s = inf  # nobody knows when the next one comes
         return every_turn
 
@@ -341,6 +346,13 @@ class FleetBounds:
         requests = self._scenario.requests
         place = np.arange(len(self._requests))
         return (place >= requests.warm_up) & (place < len(place) - requests.cool_down)
+
+    def _judged(self, limit: Limit) -> NDArray[np.bool_]:
+        """Return (requests,): which of them a limit is about."""
+        if not limit.of:
+            return self._counted
+        classes = np.array([request.service_class for request in self._requests])
+        return np.asarray(self._counted & (classes == limit.of), dtype=np.bool_)
 
     @cached_property
     def _arrivals(self) -> Times:

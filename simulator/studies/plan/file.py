@@ -25,7 +25,7 @@ from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Positive, replace_nested
 from simulator.core.serving.load.arrivals import Daily
-from simulator.core.serving.slo import Slo
+from simulator.core.serving.slo import Limit, Slo
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document, in_a_line
 from simulator.inputs.schema import validate
@@ -33,6 +33,7 @@ from simulator.scenario import Loaded, Scenario, checked
 from simulator.scenario.as_served import said_of_engine
 from simulator.scenario.decision.verdict import HELPS
 from simulator.scenario.expenses import rented_devices
+from simulator.studies.plan.limits import limits_of, with_slo_by_class
 
 Fields = Annotated[PlainData, Field(min_length=1)]
 """Fields of a scenario as its file has them, and ``vary``: dotted fields, each with the values to
@@ -43,10 +44,16 @@ Change = Callable[[Loaded], Loaded]
 Settings = tuple[tuple[str, Any], ...]
 """Dotted fields and the values that a candidate has there."""
 VARY = "vary"
+UNBOUNDED = "needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever"
 SHARED_FIELD = re.compile(r"(?<![\w.])(?=(?:serving|requests)\.[\w.]+=)")
 """Where a remedy names a field of a scenario that no entry of hardware or strategies states as a
 rule.
 """
+
+
+def _bounds_waiting(limits: Iterable[Limit]) -> bool:
+    """Return whether limits bound how long a request waits."""
+    return any(limit.metric in ("ttft", "e2e") for limit in limits)
 
 
 class Offer(Frozen):
@@ -90,8 +97,9 @@ class PlanFile(Frozen):
     """
     scenario: Fields
     """The fields that all candidates share, as in a scenario's file."""
-    slo: Slo
-    """The limits that have to be met; needs one on ttft_ms or e2e_ms."""
+    slo: Slo = Slo()
+    """The limits that have to be met, by each class of requests where one has an SLO of its own
+    and it has none; needs one on ttft_ms or e2e_ms."""
     devices: dict[str, Offer] = Field(min_length=1)
     """The devices that may be rented, by name."""
     hardware: dict[str, Fields] = Field(min_length=1)
@@ -116,10 +124,8 @@ class PlanFile(Frozen):
 
     @model_validator(mode="after")
     def _waiting_is_limited(self) -> Self:
-        if not {"ttft", "e2e"} & {limit.metric for limit in self.slo.limits}:
-            raise ValueError(
-                "slo: needs a limit on ttft_ms or e2e_ms; without one a queue could grow for ever"
-            )
+        if "slo" in self.model_fields_set and not _bounds_waiting(self.slo.limits):
+            raise ValueError(f"slo: {UNBOUNDED}")
         return self
 
 
@@ -532,6 +538,13 @@ def _candidate(
             ("scenario", "serving", "pools"),
             "a plan counts replicas that do both; of prefill and decode apart, run each fleet",
         )
+    priced = _priced(file, loaded)
+    limits = limits_of(priced.scenario)
+    classes = priced.scenario.requests.classes or {}
+    held = [name for name, given in classes.items() if given.slo is not None]
+    for of in held or [""]:
+        if not _bounds_waiting(limit for limit in limits if limit.of == of):
+            raise document.refusal(("slo",), f"{of} {UNBOUNDED}".lstrip())
     devices = devices_of(scenario)
     for name, count in devices.items():
         offer = file.devices.get(name)
@@ -549,9 +562,7 @@ def _candidate(
     for name, count in devices.items():
         to_rent = min(to_rent, file.devices[name].count // count)
         usable = min(usable, file.devices[name].usable // count)
-    candidate = Candidate(
-        hardware, strategy, settings, _priced(file, loaded), devices, price, usable, to_rent
-    )
+    candidate = Candidate(hardware, strategy, settings, priced, devices, price, usable, to_rent)
     if usable and not candidate.sizes:
         refusal = scenario.serving.router.refusal(usable) or ""
         raise document.refusal(("scenario", "serving", "router"), refusal)
@@ -577,7 +588,7 @@ def _priced(file: PlanFile, loaded: Loaded) -> Loaded:
 
     scenario = replace_nested(loaded.scenario, Device, priced)
     return Loaded(
-        scenario.replace(slo=file.slo),
+        scenario.replace(slo=file.slo, requests=with_slo_by_class(scenario.requests, file.slo)),
         loaded.trace,
         loaded.document,
         loaded.verdicts,

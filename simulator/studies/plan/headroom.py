@@ -41,6 +41,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
+from simulator.studies.plan.limits import limits_of
 from simulator.studies.plan.search import Finding, keeps
 from simulator.studies.plan.throughput import (
     OVERLOADED,
@@ -158,7 +159,7 @@ def recorded(loaded: Loaded) -> int | None:
 
 def settling_s(loaded: Loaded) -> float:
     """Return the seconds after which the queue of steady traffic has settled."""
-    limits = loaded.scenario.slo.limits if loaded.scenario.slo else ()
+    limits = limits_of(loaded.scenario)
     _, output, _ = loaded.scenario.lengths
     waiting = max((limit.seconds for limit in limits if limit.metric == "ttft"), default=0.0)
     each = [limit.seconds for limit in limits if limit.metric == "tpot"]
@@ -215,7 +216,7 @@ def headroom(finding: Finding) -> Headroom:
     """
     loaded = finding.candidate.loaded
     requests = loaded.scenario.requests
-    limits = loaded.scenario.slo.limits if loaded.scenario.slo else ()
+    limits = limits_of(loaded.scenario)
     steady = is_steady(requests)
     most = most_times(loaded.scenario, finding.replicas, limits, steady, offered_per_s(loaded))
     known = recorded(loaded)

@@ -70,6 +70,8 @@ class PlanQuestion:
     """What else was taken by default, in words."""
     owned: Mapping[str, int] = field(default_factory=dict)
     """How many of a device are owned, by its name; of others as many as are needed are rented."""
+    classes: Mapping[str, PlainData] = field(default_factory=dict)
+    """Classes of requests, as a workload states them."""
     apart: str = "no"
     """Whether prefill and decode may be apart: no, try or only."""
     link: str | None = None
@@ -120,7 +122,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     }
     scenario: PlainData = {
         "target": placed,
-        "requests": question.requests,
+        "requests": _classed(question, catalogue),
         "serving": {"policy": {"name": DEFAULTS["policy"]}},
     }
     hardware = _offered_hardware(question, catalogue, placed)
@@ -132,7 +134,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
         "about": f"{target.known_as} on {devices}, asked in one line",
         "assumed": list(dict.fromkeys(assumed)),
         "scenario": scenario,
-        "slo": question.slo,
+        **({"slo": question.slo} if question.slo else {}),
         "devices": hardware.devices,
         "hardware": hardware.entries,
         "strategies": methods.entries,
@@ -145,6 +147,20 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     if question.link:
         data["handover"] = {"link": question.link}
     return Document(data, dict(_places(data, question)))
+
+
+def _classed(question: PlanQuestion, catalogue: Catalogue) -> str | PlainData:
+    """Return the load with its classes; the fields of a workload where it is one by name."""
+    requests = question.requests
+    if not question.classes:
+        return requests
+    if isinstance(requests, str):
+        option = Document({}, {(): (f"--traffic {requests}", 0, 0)})
+        path = catalogue.path("workload", requests, option, ())
+        requests = deepcopy(catalogue.content("workload", path).data)
+        for words in ("about", "source"):
+            requests.pop(words, None)
+    return requests | {"classes": dict(question.classes)}
 
 
 def _refuse_prices_of_others(question: PlanQuestion) -> None:

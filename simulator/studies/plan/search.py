@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import groupby
 from math import floor, inf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from simulator.core.faults import Infeasible
 from simulator.core.parallel import say
@@ -36,6 +36,12 @@ from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import Drawn
 from simulator.studies.plan.bounds import FleetBounds, SplitBounds
 from simulator.studies.plan.file import Candidate, FleetSplit, Plan
+from simulator.studies.plan.limits import (
+    MeasuredLimit,
+    limit_name,
+    limits_of,
+    measured_limits,
+)
 from simulator.studies.plan.splits import every_split
 from simulator.studies.plan.watch import LimitBrokenError, LimitsKeptError, Watch
 
@@ -49,21 +55,6 @@ DEAREST = 2.0
 """Price of a fleet whose prefill and decode are apart, over that of the answer, up to which one is
 looked for.
 """
-
-
-class MeasuredLimit(NamedTuple):
-    """Holds a limit of the SLO, what a run measured there (s), and whether that is within the
-    limit.
-    """
-
-    limit: Limit
-    seconds: float
-    kept: bool
-
-    @property
-    def strain(self) -> float:
-        """Return the measured time over its limit; above one where it is missed."""
-        return self.seconds / self.limit.seconds
 
 
 @dataclass(frozen=True)
@@ -218,9 +209,11 @@ def search(plan: Plan, first_only: bool = False) -> Search:
     Then at those whose prefill and decode are apart, where the plan says so: up to ``DEAREST``
     times the price of the answer, or ``first_only`` no dearer, until one may be recommended.
     """
-    limits = plan.file.slo.limits
     until: Until = "known" if first_only else "exceeded"
-    bounds = {id(candidate): FleetBounds(candidate.loaded, limits) for candidate in plan.candidates}
+    bounds = {}
+    for candidate in plan.candidates:
+        limits = limits_of(candidate.loaded.scenario)
+        bounds[id(candidate)] = FleetBounds(candidate.loaded, limits)
     findings: list[Finding] = []
     answered: set[tuple[str, str]] = set()
     for _, group in _by_cost(_pairs(plan)):
@@ -246,8 +239,10 @@ def _apart(plan: Plan, most_usd_per_hour: float, until: Until) -> list[Finding]:
     """Return the fleets whose prefill and decode are apart, by cost up to the first at which one
     may be recommended.
     """
-    limits = plan.file.slo.limits
-    bounds = {candidate.placed: SplitBounds(candidate.loaded, limits) for candidate in plan.apart}
+    bounds = {}
+    for candidate in plan.apart:
+        limits = limits_of(candidate.loaded.scenario)
+        bounds[candidate.placed] = SplitBounds(candidate.loaded, limits)
     splits = [(candidate, sum(candidate.split or ())) for candidate in every_split(plan)]
     findings: list[Finding] = []
     for cost, group in _by_cost(splits):
@@ -313,11 +308,11 @@ def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> F
     The limit that is missed is the first of which that is seen.
     """
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
-    limits = scenario.slo.limits if scenario.slo else ()
+    limits = limits_of(scenario)
     ended = None
     arrived = None
     if until != "end":
-        watch = Watch(limits, scenario.requests, scenario.seed)
+        watch = Watch(limits, scenario.requests, scenario.seed, candidate.split is not None)
         ended = watch.ended
         if until == "known":
             arrived = watch.arrived
@@ -331,10 +326,7 @@ def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> F
         )
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
-    counted = zip(limits, outcome.serving.counted.slo, strict=True)
-    measured = tuple(
-        MeasuredLimit(limit, found.found_ms / 1e3, found.met) for limit, found in counted
-    )
+    measured = measured_limits(scenario, outcome)
     return Finding(
         candidate, replicas, measured, outcome=outcome, expenses=expenses(scenario, outcome)
     )
@@ -347,15 +339,20 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
     still there some time after the last has come.
     """
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
-    limits = scenario.slo.limits if scenario.slo else ()
-    watch = Watch(limits, scenario.requests, scenario.seed)
+    limits = limits_of(scenario)
+    watch = Watch(limits, scenario.requests, scenario.seed, candidate.split is not None)
+
+    places: dict[int, int] = {}
 
     def arrived(request: Request) -> None:
         watch.arrived(request)
         if came is not None:
+            places[request.index] = len(came)
             came.append(request)
 
     def ended(request: Request) -> None:
+        if came is not None:
+            came[places[request.index]] = request  # who was handed over ends as another one
         watch.ended(request)
         if watch.kept:
             raise LimitsKeptError
@@ -372,7 +369,7 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
         return True
     except LimitBrokenError:
         return False
-    return outcome.serving.counted.slo_met
+    return all(measured.kept for measured in measured_limits(scenario, outcome))
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:
@@ -411,8 +408,8 @@ def enough(searched: Search) -> dict[str, Finding | None]:
             continue
         say(f"{offer.owned} x {name} do not do; looking for how many would")
         beyond = plan.beyond
-        together = [one for one in beyond.candidates if name in one.devices]
-        apart = [one for one in beyond.apart if name in one.devices]
+        together = [candidate for candidate in beyond.candidates if name in candidate.devices]
+        apart = [candidate for candidate in beyond.apart if name in candidate.devices]
         would[name] = search(beyond.of(together, apart), first_only=True).best
     return would
 
@@ -462,10 +459,7 @@ def no_answer(
         message = "; ".join(["one replica needs more than is owned", *owned])
         return Infeasible.at(plan.file.name, message, "devices")
     missed = "; ".join(
-        (
-            f"{limit.metric.upper()} {limit.percentile} {seconds * 1e3:,.0f} ms, asked "
-            f"{limit.seconds * 1e3:,.0f}"
-        )
+        (f"{limit_name(limit)} {seconds * 1e3:,.0f} ms, asked {limit.seconds * 1e3:,.0f}")
         for limit, seconds, kept in nearest.measured
         if not kept
     )

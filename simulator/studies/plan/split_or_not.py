@@ -60,13 +60,13 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     plan = searched.plan
     if plan.file.apart == "no":
         return None
-    splits = [one for one in searched.findings if one.candidate.split]
+    splits = [entry for entry in searched.findings if entry.candidate.split]
     recommended = filter(searched.recommended, splits)
     cheapest = min(recommended, key=rank, default=None)
     replicas = max(2, chosen.replicas)
     devices = {name: count * replicas for name, count in chosen.candidate.devices.items()}
-    whole = [one for one in plan.candidates if _alike(one, chosen.candidate)]
-    templates = [one for one in plan.apart if _alike(one, chosen.candidate)]
+    whole = [entry for entry in plan.candidates if _alike(entry, chosen.candidate)]
+    templates = [entry for entry in plan.apart if _alike(entry, chosen.candidate)]
     say("the same devices together, and apart")
     together = _best(searched, _with_devices(whole, devices))
     divided = []
@@ -77,7 +77,7 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     apart = _best(searched, divided)
     refused = ""
     if apart is None:
-        reasons = [one.reason for one in plan.left_out if one.name.endswith("decode apart")]
+        reasons = [entry.reason for entry in plan.left_out if entry.name.endswith("decode apart")]
         refused = reasons[0] if reasons else "no split has as many devices"
     even = None
     if apart:
@@ -85,9 +85,9 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     return SplitOrNot(together, apart, refused, cheapest, even)
 
 
-def _alike(one: Candidate, other: Candidate) -> bool:
+def _alike(entry: Candidate, other: Candidate) -> bool:
     """Return whether two candidates have a strategy and hardware in common, split or not."""
-    return (one.hardware, one.strategy) == (other.hardware, other.strategy)
+    return (entry.hardware, entry.strategy) == (other.hardware, other.strategy)
 
 
 def _with_devices(
@@ -115,7 +115,7 @@ def _best(searched: Search, fleets: Iterable[tuple[Candidate, int]]) -> Finding 
     for candidate, replicas in fleets:
         known = ended.get((candidate.name, replicas))
         ran.append(known or examine(candidate, replicas, "end"))
-    return min(ran, key=lambda one: (not one.kept, one.tightest.strain), default=None)
+    return min(ran, key=lambda entry: (not entry.kept, entry.tightest.strain), default=None)
 
 
 def goodput_per_s(finding: Finding) -> float | None:

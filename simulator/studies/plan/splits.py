@@ -24,6 +24,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned
 from simulator.scenario.stability import cached_tokens
 from simulator.studies.plan.file import Candidate, FleetSplit, Plan
+from simulator.studies.plan.limits import limits_of
 from simulator.studies.plan.throughput import OVERLOADED, by_law, full_batch, occupied_s
 
 NEAREST = 2
@@ -73,7 +74,7 @@ def _token_s(loaded: Loaded) -> float:
     """
     scenario = loaded.scenario
     full = full_batch(loaded)
-    limits = scenario.slo.limits if scenario.slo else ()
+    limits = limits_of(scenario)
     allowed_s = min((limit.seconds for limit in limits if limit.metric == "tpot"), default=inf)
     for batch in (full, *(1 << power for power in reversed(range(full.bit_length())))):
         tpot_s = float(law(scenario, loaded.acceptance(), batch).tpot_s)

@@ -27,12 +27,14 @@ from simulator.studies.plan.export import (
 )
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.headroom import Headroom, headroom
+from simulator.studies.plan.limits import limit_name, limits_of
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
     Finding,
     Search,
     enough,
     examine,
+    keeps,
     nearest_miss,
     no_answer,
     not_recommended,
@@ -168,8 +170,11 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     cache_costs = dict(_cache_costs(searched))
     fleet = replicated(loaded, chosen.replicas)
     longer = trial(_longer(fleet))
+    if any(limit.of for limit in limits_of(loaded.scenario)):
+        met = keeps(chosen.candidate.changed(_longer), chosen.replicas)
+        longer = longer._replace(slo_met=met)
     sensitive = tuple(sensitivity(searched, chosen))
-    met = chance(chosen, draws)
+    resampled = chance(chosen, draws)
     doubt = ""
     if not loaded.scenario.requests.prompts_alone:  # else times per token are those of nobody
         doubt = rests_on(loaded)
@@ -191,7 +196,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         longer=longer,
         cache_costs=cache_costs,
         sensitivity=sensitive,
-        chance=met,
+        chance=resampled,
         rests_on=doubt,
         decision=decided,
         enough=enough(searched),
@@ -394,6 +399,7 @@ def finding_data(finding: Finding) -> PlainData:
         "ruled_out_by": finding.bound or None,
         "missed": finding.missed and limit_name(finding.missed),
         "measured_ms": measured_ms,
+        "classes": {},
         "tpot_ms": None,
         "tokens_per_s": None,
         "mean_batch": None,
@@ -404,11 +410,12 @@ def finding_data(finding: Finding) -> PlainData:
         data["cost_usd_per_million_tokens"] = finding.cost_usd_per_million_tokens
         data["tokens_per_s"] = outcome.tokens_per_s
         data["mean_batch"] = outcome.serving.mean_batch
+        for of_class in outcome.serving.classes:
+            data["classes"][of_class.name] = {
+                "arrived": of_class.arrived,
+                "good": of_class.good,
+                "goodput_requests_per_s": of_class.goodput_requests_per_s,
+            }
         if outcome.steps:
             data["tpot_ms"] = outcome.tpot_s * 1e3
     return data
-
-
-def limit_name(limit: Limit) -> str:
-    """Return a limit by metric and percentile, as ``TTFT p90``."""
-    return f"{limit.metric.upper()} {limit.percentile}"

@@ -19,6 +19,7 @@ from math import ceil
 
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.slo import Limit
+from simulator.studies.plan.limits import classed_outputs
 
 MARGIN = 1.0 + 1e-6
 """Limits are taken this much longer where a sum of other terms is held to them, so that its last
@@ -51,21 +52,27 @@ class Watch:
     knows which turns of sessions will count.
     """
 
-    def __init__(self, limits: Iterable[Limit], requests: Requests, seed: int) -> None:
+    def __init__(
+        self, limits: Iterable[Limit], requests: Requests, seed: int, by_end: bool = False
+    ) -> None:
+        self._by_end = by_end
+        """Whether requests are judged as they end alone: where prefill and decode are apart, what
+        one has got in between stands in two places.
+        """
         self._counted = range(requests.warm_up, requests.count - requests.cool_down)
-        every_output = [output for _, output in requests.lengths(seed)]
-        outputs = every_output[self._counted.start : self._counted.stop]
-        values = {"ttft": len(outputs), "e2e": len(outputs)}
-        ordered = requests.sessions is None or requests.all_count
-        if requests.past_end == "cut" and (ordered or min(every_output) > 1):
-            values["tpot"] = sum(output > 1 for output in outputs)
+        every = classed_outputs(requests, seed)
+        self._ordered = requests.sessions is None or requests.all_count
+        self._asked = every[self._counted.start : self._counted.stop]
+        self._tpot_known = requests.past_end == "cut" and (
+            self._ordered or min(output for _, output in every) > 1
+        )
         self._to_come = requests.count
         self._unjudged: dict[Limit, int] = {}
         self._left: dict[Limit, int] = {}
         """How many more may exceed each limit."""
         self._all_watched = True
         for limit in limits:
-            number = values.get(limit.metric, 0)
+            number = self._values(limit)
             if number:
                 self._unjudged[limit] = number
                 self._left[limit] = may_exceed(limit, number)
@@ -74,6 +81,17 @@ class Watch:
         self._judged = set[tuple[int, Limit]]()
         self._looks: list[tuple[float, int, Limit, Request]] = []
         """A heap of when to look at a request again, in seconds."""
+
+    def _values(self, limit: Limit) -> int:
+        """Return how many values of a limit there will be; 0 where nobody knows."""
+        outputs = [output for of, output in self._asked if limit.of in ("", of)]
+        if limit.of and not self._ordered:
+            return 0
+        if limit.metric in ("ttft", "e2e"):
+            return len(outputs)
+        if limit.metric == "tpot" and self._tpot_known:
+            return sum(output > 1 for output in outputs)
+        return 0
 
     @property
     def kept(self) -> bool:
@@ -85,9 +103,11 @@ class Watch:
     def arrived(self, request: Request) -> None:
         """Note a request that has come."""
         self._to_come -= 1
-        if request.index not in self._counted:
+        if self._by_end or request.index not in self._counted:
             return
         for limit in self._left:
+            if limit.of not in ("", request.service_class):
+                continue
             allowed = limit.seconds * MARGIN
             if limit.metric == "tpot":
                 allowed *= request.output_tokens - 1
@@ -102,7 +122,7 @@ class Watch:
             spent = request.spent_s
             for limit in self._left:
                 seconds = spent.get(limit.metric)
-                if seconds is not None:
+                if seconds is not None and limit.of in ("", request.service_class):
                     self._judge(request, limit, seconds <= limit.seconds)
         now = request.finished_s
         while self._looks and self._looks[0][0] < now:
