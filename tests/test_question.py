@@ -325,6 +325,9 @@ def test_a_question_beside_a_plan_or_without_its_parts_is_refused(tmp_path: Path
         2,
         True,
     )
+    model = CliRunner().invoke(main, ["plan", "qwen3_32b", "--device", "h100_sxm"])
+    assert model.exit_code == 2
+    assert "qwen3_32b: is a model, and no plan; write --model qwen3_32b" in model.output
     alone = CliRunner().invoke(main, ["plan", "--device", "h100_sxm", "--tpot-p95", "40ms"])
     assert alone.exit_code == 2
     assert "it lacks --model, --traffic, a limit on the wait (--ttft-p95 1s)" in alone.output

@@ -179,9 +179,7 @@ def plan(
         if name is None:
             read = _read(asked, changes, seed, Catalogue(own), save)
         elif asked or save:
-            option = next(iter(asked), "save")
-            message = f"asks in one line, and the plan '{name}' says it itself"
-            raise _fault(option, name, f"{message}; leave one of them out")
+            raise _asked_beside(name, next(iter(asked), "save"), Catalogue(own))
         else:
             names.append(name)
             read = load_plan(name, changes, Catalogue(own), seed)
@@ -213,6 +211,16 @@ def _typed(option: str) -> str:
     if option == "classes":
         return "--class"
     return f"--{option.replace('_', '-')}"
+
+
+def _asked_beside(name: str, option: str, catalogue: Catalogue) -> BadInput:
+    """Return the error of a plan, or of a model that is named as if it were one, beside options of
+    a question in one line.
+    """
+    if name in catalogue.names("model") and name not in catalogue.names("plan"):
+        return BadInput.at(name, f"is a model, and no plan; write --model {name}")
+    message = f"asks in one line, and the plan '{name}' says it itself"
+    return _fault(option, name, f"{message}; leave one of them out")
 
 
 def _fault(option: str, value: object, message: str) -> BadInput:
