@@ -87,7 +87,9 @@ def test_the_timeline_of_both_kinds_of_step() -> None:
 
 
 def test_a_batch_verifies_ragged_rows_and_drafts_for_those_that_need_it() -> None:
-    """Three requests behind 100 tokens: two retrieve five rows each, one has a tree of five."""
+    """Three requests behind 100 tokens: two retrieve five rows each, one has a tree of five, whose
+    two equal passes are priced once.
+    """
     kind = JOINED.joined_kind(2, 1)
     asked: list[Rows] = []
 
@@ -100,7 +102,8 @@ def test_a_batch_verifies_ragged_rows_and_drafts_for_those_that_need_it() -> Non
     durations = JOINED.durations(Noted(COST.durations, 2), step)
     assert kind.name == "both" and kind.batch == 3
     assert step.rows == Rows.decode(5, 200, 2) + Rows.decode(5, 100)
-    assert asked == [Rows(2, 2, 1, 100, 200)] * 2
+    assert asked == [Rows(2, 2, 1, 100, 200)]
+    assert durations.draft == pytest.approx(2 * 3e-3)
     assert durations.host == pytest.approx(3 * 0.5e-3 + 1e-3)
 
 

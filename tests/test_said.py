@@ -274,7 +274,6 @@ ALL_WRONG = {
     "validate --law none --law neither": ["none", "neither"],
     "plan ./wrong.yaml": [
         "wrong.yaml:1:1: scenario",
-        "wrong.yaml:1:1: slo",
         "wrong.yaml:1:1: devices",
     ],
 }

@@ -107,21 +107,25 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     validate --claims``, a ledger that of ``--table``, measured cards those of ``list device
     --like``.
 
-    Sliders are a part of the pages of runs, laws and plans.
+    Sliders are a part of the pages of runs, laws and plans, and goodput of those of plans.
     """
     verbs = {word for words, _ in every() for word in words.split()}
     assert modules("report/pages") - verbs == {
         "claims",
         "decision",
+        "goodput",
         "ledger",
         "measured_cards",
         "what_if",
     }
 
 
-@pytest.mark.parametrize("name", sorted(modules("report/pages") - {"plot", "decision", "what_if"}))
+PARTS_OF_PAGES = {"plot", "decision", "goodput", "what_if"}
+"""A picture without a page, and parts of the pages of others."""
+
+
+@pytest.mark.parametrize("name", sorted(modules("report/pages") - PARTS_OF_PAGES))
 def test_every_page_is_a_page_and_nothing_prints_by_itself(name: str) -> None:
-    """``plot`` is a picture without a page, ``decision`` and ``what_if`` are parts of others."""
     module = import_module(f"simulator.report.pages.{name}")
     assert get_type_hints(module.page)["return"] is Page
     assert "rich" not in (PACKAGE / f"report/pages/{name}.py").read_text()

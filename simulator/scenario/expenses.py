@@ -44,9 +44,9 @@ class Expenses(NamedTuple):
     """
     unpriced: tuple[str, ...]
     """Names of the devices that state no price."""
-    usd: float | None
+    usd: float | None = None
     """Price of all devices of all replicas over the run."""
-    idle_usd: float | None
+    idle_usd: float | None = None
     """What of it is of replicas that serve and have no request; None where pools are on unlike
     devices.
     """
