@@ -4,11 +4,14 @@ written and read back.
 
 from __future__ import annotations
 
+import gzip
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -216,6 +219,11 @@ def test_a_server_that_began_anew_between_the_scrapes() -> None:
     ("sources", "said"),
     [
         (("http://user:pw@host/metrics",), "has a user or a password in it"),
+        (("HTTP://user:pw@host/metrics",), "has a user or a password in it"),
+        (("http://user:pw/metrics@host",), "is none; expected http://HOST:PORT"),
+        (("http://user:pw@ho\u2100st",), "is none; expected http://HOST:PORT"),
+        (("http://a..b:8000",), "is none; expected http://HOST:PORT"),
+        (("ftp://user:pw@host",), "begins with none of http, https"),
         (("http://",), "names no host"),
         (("http://host:99999",), "is none"),
         (("http://a b",), "has letters that no address has"),
@@ -233,12 +241,43 @@ def test_what_is_typed_wrongly_is_said(sources: tuple[object, ...], said: str) -
     assert "pw" not in result.stderr
 
 
-def test_an_untrusted_server_is_not_asked() -> None:
+def test_an_untrusted_server_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one that speaks no TLS, which is told apart."""
     with serving(text(SCRAPES[0])) as (url, asked):
-        result = run(url.replace("http:", "https:"), "--seconds", 0.1)
+        secure = url.replace("http:", "https:")
+        result = run(secure, "--seconds", 0.1)
+        assert result.exit_code == 2
+        assert "speaks no TLS" in result.stderr
+        assert "is it a http:// server?" in result.stderr
+
+        def untrusted(_: HTTPSConnection) -> None:
+            error = ssl.SSLCertVerificationError(1, "failed")
+            error.verify_message = "self-signed certificate"
+            raise error
+
+        monkeypatch.setattr(HTTPSConnection, "connect", untrusted)
+        result = run(secure, "--seconds", 0.1)
     assert result.exit_code == 2
+    assert "is not trusted (self-signed certificate)" in result.stderr
     assert "--ca-file FILE" in result.stderr
     assert asked == []
+
+
+def test_an_answer_that_is_cut_is_none() -> None:
+    """Shorter than the server has said, it could lack any counter."""
+    cut = text(SCRAPES[0], 200, **{"Content-Length": "1000000"})
+    with serving(cut) as (url, _):
+        result = run(url, "--seconds", 0.1)
+    assert result.exit_code == 2
+    assert f"answers with {len(SCRAPES[0].encode()):,} of 1,000,000 bytes" in result.stderr
+
+
+def test_json_at_metrics_names_the_path_of_the_text() -> None:
+    with serving(text('[{"iterLatencyMS": 3.0}]')) as (url, _):
+        result = run(url, "--seconds", 0.1)
+    assert result.exit_code == 2
+    assert f"answers with JSON; expected text, which TensorRT-LLM shows at {url}" in result.stderr
+    assert "/prometheus/metrics" in result.stderr
 
 
 # ---- files
@@ -278,6 +317,41 @@ def test_an_answer_is_short_and_an_observation_is_read_back_as_it_was(
 def test_the_order_of_two_scrapes_of_one_process_is_seen() -> None:
     files = [LIVE / name for name in BENCH]
     assert run(*files).stdout == run(*reversed(files)).stdout
+
+
+def test_turns_follow_each_other_where_one_failed(tmp_path: Path) -> None:
+    """Of turns 0, 1 and 2 the second failed; our own reader takes the two others."""
+    record = json.loads((LIVE / "profile_export.jsonl").read_text().splitlines()[0])
+    lines = ""
+    for turn in range(3):
+        record["metadata"]["turn_index"] = turn
+        record["metadata"]["request_start_ns"] += 10**9
+        record["metadata"]["request_end_ns"] += 10**9
+        record["metrics"]["input_sequence_length"]["value"] = 100 + 200 * turn
+        record["error"] = {"code": 500} if turn == 1 else None
+        lines += json.dumps(record) + "\n"
+    path = tmp_path / "profile_export.jsonl"
+    path.write_text(lines)
+    assert run(path, "--out", tmp_path).exit_code == 0
+    (session,) = recorded(SessionFile(file=str(tmp_path / "observed_requests.csv")))
+    assert len(session.turns) == 2
+
+
+def test_packed_files_are_read(tmp_path: Path) -> None:
+    files = []
+    for name in BENCH:
+        files.append(tmp_path / f"{name}.gz")
+        files[-1].write_bytes(gzip.compress((LIVE / name).read_bytes()))
+    plain = run(*(LIVE / name for name in BENCH)).stdout
+    assert run(*files).stdout == plain
+    files[0].write_bytes(files[0].read_bytes()[:300])
+    result = run(files[0])
+    assert result.exit_code == 2
+    assert "cannot be unpacked; is it cut?" in result.stderr
+
+
+def test_a_single_scrape_says_since_when() -> None:
+    assert "Load: 12 requests since the server began" in run(LIVE / BENCH[2]).stdout
 
 
 def test_tables_beside_an_observation_are_read_by_what_reads_logs_and_steps(tmp_path: Path) -> None:

@@ -319,6 +319,100 @@ def test_sglang_shows_its_state_and_a_length(tmp_path: Path) -> None:
     assert seen.acceptance.drafted_tokens is None
 
 
+def test_a_busy_server_is_not_idle(tmp_path: Path) -> None:
+    """No request ended meanwhile, but 40 tokens came of those that run."""
+    before = written(tmp_path, SCRAPE.format(10, 100, 8, 1.5), "before.txt")
+    after = written(tmp_path, SCRAPE.format(10, 140, 8, 1.5), "after.txt")
+    seen = read(before, after)
+    assert (seen.load.requests, seen.load.output_tokens) == (0, 40)
+    assert seen.bottleneck.startswith("KV memory: 8 requests wait")
+
+
+def test_requests_that_were_given_up_are_not_answered(tmp_path: Path) -> None:
+    lines = 'vllm:request_success_total{finished_reason="stop"} 5\n'
+    lines += 'vllm:request_success_total{finished_reason="abort"} 2\n'
+    lines += 'vllm:request_success_total{finished_reason="error"} 1\n'
+    load = read(written(tmp_path, lines, "metrics.txt")).load
+    assert (load.requests, load.failed) == (5, 3)
+
+
+@pytest.mark.parametrize(("preemptions", "said"), [(1, "Unknown"), (5, "KV memory: 5 preemptions")])
+def test_few_preemptions_hold_nothing_back(tmp_path: Path, preemptions: int, said: str) -> None:
+    lines = f"vllm:num_preemptions_total {preemptions}\n"
+    lines += 'vllm:request_success_total{finished_reason="stop"} 100\n'
+    seen = read(written(tmp_path, lines, "metrics.txt"))
+    assert seen.bottleneck.startswith(said)
+    assert seen.state.preemptions == preemptions
+
+
+def test_counters_without_their_ending(tmp_path: Path) -> None:
+    bare = SCRAPE.replace("_total", "")
+    before = written(tmp_path, bare.format(10, 100, 0, 1.5), "before.txt")
+    after = written(tmp_path, bare.format(14, 140, 0, 2.1), "after.txt")
+    assert read(before, after).load.requests == 4
+    with pytest.raises(BadInput, match="vllm:request_success fell from 14 to 10"):
+        read(after, before)
+
+
+def test_a_scrape_that_lacks_a_counter_is_cut(tmp_path: Path) -> None:
+    """Whichever is named first: what they both count says which is later."""
+    began = "process_start_time_seconds 5\n"
+    whole = written(tmp_path, began + SCRAPE.format(10, 100, 0, 1.5), "whole.txt")
+    content = began + SCRAPE.format(14, 140, 0, 2.1)
+    cut = written(tmp_path, content[: content.index("vllm:time_to_first")], "cut.txt")
+    for paths in ((whole, cut), (cut, whole)):
+        with pytest.raises(BadInput, match=r"cut\.txt: lacks the counter .* is it cut\?"):
+            read(*paths)
+
+
+def test_a_file_of_two_scrapes_is_as_old_as_its_last(tmp_path: Path) -> None:
+    """10 and 12 requests in one file, 14 in another: 4 passed, in whichever order."""
+    began = "process_start_time_seconds 5\n"
+    texts = [began + SCRAPE.format(count, 10 * count, 0, 1.5) for count in (10, 12, 14)]
+    both = written(tmp_path, texts[0] + texts[1], "both.txt")
+    third = written(tmp_path, texts[2], "third.txt")
+    for paths in ((both, third), (third, both)):
+        seen = read(*paths)
+        assert (seen.load.requests, seen.state.scrapes) == (4, 3)
+
+
+def sglang(tp_ranks: tuple[int, int], requests: int) -> str:
+    """A scrape of two replicas, of which each has gauges of its own."""
+    lines = f"sglang:prompt_tokens_total {100 * requests}\n"
+    lines += f"sglang:cached_tokens_total {25 * requests}\n"
+    lines += f"sglang:num_retracted_requests_total {requests}\n"
+    lines += f"sglang:inter_token_latency_seconds_sum {requests}\n"
+    lines += f"sglang:inter_token_latency_seconds_count {100 * requests}\n"
+    for replica, rank in enumerate(tp_ranks):
+        labels = f'dp_rank="{replica}",tp_rank="{rank}"'
+        for priority, running in (("", 4), ("0", 3), ("1", 1)):
+            lines += f'sglang:num_running_reqs{{{labels},priority="{priority}"}} {running}\n'
+        lines += f"sglang:spec_accept_length{{{labels}}} {2.5 + 0.5 * replica}\n"
+        lines += f"sglang:spec_num_steps{{{labels}}} 3\nsglang:cache_hit_rate{{{labels}}} 0\n"
+    return lines
+
+
+@pytest.mark.parametrize("tp_ranks", [(0, 0), (0, 1)])
+def test_replicas_of_sglang(tmp_path: Path, tp_ranks: tuple[int, int]) -> None:
+    """Each runs 4 requests, of all priorities; lengths of 2.5 and 3 have a mean, and are no sum;
+    each of 200 tokens came 10 ms behind the one before it, however many came together; 25 of 100
+    prompt tokens were cached, though none were when it was scraped.
+    """
+    before = written(tmp_path, sglang(tp_ranks, 1), "before.txt")
+    after = written(tmp_path, sglang(tp_ranks, 3), "after.txt")
+    seen = read(before, after)
+    assert seen.state.running_most == 8.0
+    assert seen.state.hit_rate == pytest.approx(0.25)
+    assert seen.state.preemptions == 2
+    assert seen.acceptance is not None
+    assert (seen.acceptance.tokens_per_draft, seen.acceptance.window) == (2.75, 3)
+    assert seen.acceptance.steps is None
+    (per_token,) = seen.times
+    assert (per_token.quantity, per_token.count) == ("tpot", 200)
+    assert per_token.mean_ms == pytest.approx(10.0)
+    assert "each token counted" in per_token.definition
+
+
 def test_tensorrt_llm_counts_drafts(tmp_path: Path) -> None:
     lines = "trtllm_spec_decode_num_draft_tokens_total 300\n"
     lines += "trtllm_spec_decode_num_accepted_tokens_total 120\ntrtllm_kv_cache_hit_rate 0.5\n"
@@ -394,7 +488,7 @@ def test_iterations_of_tensorrt_llm(tmp_path: Path) -> None:
 
 
 def test_answers_of_sglang_and_tensorrt_llm(tmp_path: Path) -> None:
-    of_sglang = {
+    of_sglang: dict[str, Any] = {
         "text": "not kept",
         "meta_info": {
             "prompt_tokens": 10,
@@ -411,7 +505,13 @@ def test_answers_of_sglang_and_tensorrt_llm(tmp_path: Path) -> None:
     assert seen.acceptance is not None
     assert seen.acceptance.accepted_by_position_tokens == (6, 4, 2)
     assert seen.acceptance.tokens_per_draft == pytest.approx(2.5)
+    assert seen.acceptance.window is None
     assert "not kept" not in seen.model_dump_json()
+    meta = of_sglang["meta_info"]
+    meta["spec_accept_token_num"] = meta.pop("spec_num_correct_drafts")
+    meta["spec_draft_token_num"] = meta.pop("spec_num_proposed_drafts")
+    meta["spec_accept_histogram"] = meta.pop("spec_correct_drafts_histogram")
+    assert read(written(tmp_path, of_sglang)).acceptance == seen.acceptance
     counts = {"total_draft_tokens": 9, "total_accepted_draft_tokens": 6, "num_spec_steps": 3}
     of_trtllm = {"choices": [{"text": "x", "speculative_decoding": counts}]}
     seen = read(written(tmp_path, of_trtllm))
@@ -428,6 +528,21 @@ def test_a_streamed_answer_has_its_counts_in_the_last_chunk(tmp_path: Path) -> N
     assert seen.load.requests == 1
     assert seen.acceptance is not None
     assert seen.acceptance.accepted_tokens == 6
+
+
+def test_chunks_that_count_up_are_one_answer(tmp_path: Path) -> None:
+    """Two answers, each in three chunks with 3, 6 and 9 tokens so far."""
+    of_openai = ""
+    of_sglang = ""
+    for place in range(6):
+        number, tokens = f"answer {place % 2}", 3 * (1 + place // 2)
+        chunk = {"id": number, "choices": [], "usage": {"completion_tokens": tokens}}
+        of_openai += f"data: {json.dumps(chunk)}\n\n"
+        meta = {"id": number, "completion_tokens": tokens, "spec_verify_ct": 1}
+        of_sglang += f"data: {json.dumps({'text': '', 'meta_info': meta})}\n\n"
+    for content in (of_openai, of_sglang):
+        load = read(written(tmp_path, f"{content}data: [DONE]\n", "stream.txt")).load
+        assert (load.requests, load.output_tokens) == (2, 18)
 
 
 SGLANG_BENCH = {
@@ -457,6 +572,82 @@ def test_a_result_of_sglang(tmp_path: Path) -> None:
     assert seen.acceptance is not None
     assert seen.acceptance.tokens_per_draft == 2.2
     assert seen.times_of("e2e")[0].mean_ms == 500.0
+    assert seen.times_of("itl") == ()
+    assert [time.mean_ms for time in seen.times_of("tpot")] == [5.0, 10.0]
+    of_trace = {**SGLANG_BENCH, "request_rate": "trace", "backend": "sglang-oai"}
+    seen = read(written(tmp_path, of_trace))
+    assert (seen.engine, seen.load.asked_rate_per_s) == ("SGLang", None)
+    assert seen.times_of("itl")[0].mean_ms == 10.0
+
+
+def test_chunks_of_sglang_are_no_steps(tmp_path: Path) -> None:
+    """A chunk of two tokens behind 20 ms is written as two times of 10 ms."""
+    details = {"ttfts": [0.1, 0.1], "output_lens": [3, 1], "itls": [[0.01, 0.01], []]}
+    path = written(tmp_path, {**SGLANG_BENCH, **details})
+    (services,) = read_services([path])
+    assert [request.steps for request in services[0].requests] == [None, None]
+    per_request, per_token = joined(services).times_of("tpot")
+    assert (per_request.count, per_token.count) == (1, 2)
+
+
+def test_a_sample_of_requests_is_not_the_run(tmp_path: Path) -> None:
+    """Of 600 requests three are kept: totals, lengths and times are those that the report states,
+    and the drafts of three say nothing of how many there were.
+    """
+    report = json.loads((LIVE / "guidellm.json").read_text())
+    benchmark = report["benchmarks"][0]
+    benchmark["requests"]["successful"] = benchmark["requests"]["successful"][:3]
+    totals = benchmark["metrics"]["request_totals"]
+    totals.update(successful=600, incomplete=7)
+    (services,) = read_services([written(tmp_path, report)])
+    seen = joined(services)
+    assert (seen.load.requests, seen.load.incomplete) == (600, 7)
+    assert seen.load.arrival_rate_per_s is None
+    assert seen.load.prompts is not None
+    assert (seen.load.prompts.mean_tokens, seen.load.prompt_tokens) == (40.0, 240)
+    assert seen.acceptance is not None
+    assert seen.acceptance.drafts is None
+    assert seen.acceptance.accepted_by_position_tokens == ()
+    assert seen.acceptance.tokens_per_draft is not None
+    assert seen.acceptance.window == 3
+    assert services[0].requests == ()
+
+
+def test_requests_that_failed_arrived_too(tmp_path: Path) -> None:
+    """Every other request fails: as many arrive a second as before."""
+    bench = json.loads((LIVE / "vllm_bench.json").read_text())
+    for place in range(0, 12, 2):
+        bench["output_lens"][place] = 0
+        bench["errors"][place] = "refused"
+    bench.update(completed=6, failed=6)
+    load = read(written(tmp_path, bench)).load
+    assert load.arrival_rate_per_s == observed("vllm_bench.json").load.arrival_rate_per_s
+    assert (load.requests, load.failed) == (6, 6)
+    records = [
+        json.loads(line) for line in (LIVE / "profile_export.jsonl").read_text().splitlines()
+    ]
+    records[0]["error"] = {"code": 500}
+    load = read(written(tmp_path, records, "records.jsonl")).load
+    assert load.arrival_rate_per_s == observed("profile_export.jsonl").load.arrival_rate_per_s
+    sums = json.loads((LIVE / "profile_export_aiperf.json").read_text())
+    sums["error_request_count"] = {"unit": "requests", "avg": 90.0}
+    assert read(written(tmp_path, sums)).load.failed == 90
+
+
+def test_any_server_may_be_asked_as_openai(tmp_path: Path) -> None:
+    """That it is vLLM its own counters say; a path may be served by any name."""
+    bench = json.loads((LIVE / "vllm_bench.json").read_text())
+    assert read(written(tmp_path, bench)).engine == "vLLM"
+    bench = {name: value for name, value in bench.items() if not name.startswith("spec_decode")}
+    assert read(written(tmp_path, bench)).engine is None
+    bench["model_id"] = "/models/qwen"
+    path = written(tmp_path, bench)
+    assert read(path).model == "qwen"
+    scrapes = [LIVE / f"vllm_bench_metrics_{when}.txt" for when in ("before", "after")]
+    assert read(path, *scrapes).contradictions == ()
+    bench["model_id"] = "other"
+    told = read(written(tmp_path, bench), *scrapes).contradictions
+    assert [words.partition(":")[0] for words in told] == ["model"]
 
 
 def test_several_runs_in_a_file_or_a_folder_stay_apart(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from simulator.inputs.services.measured import (
     MS,
     ServedRequest,
     ServiceFile,
+    arrivals_of,
     client_times,
     counted,
     known,
@@ -62,12 +63,14 @@ def read_records(file: str, records: Sequence[Fields]) -> ServiceFile:
     requests = []
     gaps_ms: list[float] = []
     failed = 0
+    asked_ns: list[float] = []
     first_ns: list[float] = []
     last_ns: list[float] = []
     for record in records:
         metadata = record.inner("metadata")
         if metadata.text("benchmark_phase") == "warmup":
             continue
+        asked_ns += known([metadata.number("request_start_ns", LATEST_NS)])
         if metadata.values.get("was_cancelled") or record.values.get("error"):
             failed += 1
             continue
@@ -80,7 +83,14 @@ def read_records(file: str, records: Sequence[Fields]) -> ServiceFile:
     duration_s = None
     if first_ns and last_ns:
         duration_s = max(0.0, max(last_ns) - min(first_ns)) * 1e-9
-    load = load_of(requests, ObservedLoad(duration_s=duration_s or None, failed=failed))
+    arrival_rate_per_s, variation = arrivals_of([start_ns * 1e-9 for start_ns in asked_ns])
+    stated = ObservedLoad(
+        duration_s=duration_s or None,
+        failed=failed,
+        arrival_rate_per_s=arrival_rate_per_s,
+        gap_variation=variation,
+    )
+    load = load_of(requests, stated)
     acceptance = _summed(file, requests)
     return ServiceFile(
         file=file,
@@ -99,6 +109,7 @@ def read_sums(values: Fields) -> ServiceFile:
     load = ObservedLoad(
         duration_s=_average(values, "benchmark_duration"),
         requests=_whole(completed),
+        failed=_whole(_average(values, "error_request_count")),
         prompt_tokens=_whole(_sum(values, "input_sequence_length")),
         output_tokens=_whole(_sum(values, "output_sequence_length")),
         prompts=_lengths(values, "input_sequence_length"),
@@ -116,7 +127,6 @@ def read_sums(values: Fields) -> ServiceFile:
         _whole(_average(values, "total_accepted_draft_tokens")),
         positions_of(histogram),
         histogram,
-        window=max(0, len(histogram) - 1) or None,
     )
     return ServiceFile(
         file=values.file,

@@ -17,7 +17,6 @@ from simulator.inputs.services.measured import (
     RequestSteps,
     ServedRequest,
     ServiceFile,
-    bare_name,
     counted,
     known,
     load_of,
@@ -29,7 +28,11 @@ from simulator.inputs.services.observed import NotHeld, ObservedAcceptance, Obse
 DEEPEST = 6
 """Levels in which SGLang's counts are looked for."""
 COUNTS_OF_SGLANG = "spec_verify_ct"
+DRAFTED_OF_SGLANG = ("spec_num_proposed_drafts", "spec_draft_token_num")
+ACCEPTED_OF_SGLANG = ("spec_num_correct_drafts", "spec_accept_token_num")
 HISTOGRAMS_OF_SGLANG = ("spec_correct_drafts_histogram", "spec_accept_histogram")
+"""How releases call it, the newest first. A histogram ends with the most that was ever accepted,
+which is no window."""
 REMEDIES = {
     "vLLM": "vllm serve --per-request-spec-decode-metrics detailed",
     "SGLang": "return_spec_tokens_details in the request",
@@ -69,7 +72,7 @@ def read_answers(file: str, answers: Sequence[Fields]) -> ServiceFile:
         file=file,
         kind=f"{engine or 'a server'}, {len(answers):,} answer{'' if len(answers) == 1 else 's'}",
         engine=engine,
-        model=bare_name(answers[0].text("model")) if answers else None,
+        model=answers[0].text("model") if answers else None,
         load=load_of(requests, ObservedLoad()),
         times=times,
         acceptance=acceptance,
@@ -174,10 +177,10 @@ def _speculation(
             histogram = histogram or counts.counts(name)
         drafted = {
             "drafts": counts.count(COUNTS_OF_SGLANG),
-            "drafted_tokens": counts.count("spec_num_proposed_drafts"),
-            "accepted_tokens": counts.count("spec_num_correct_drafts"),
+            "drafted_tokens": _first(*map(counts.count, DRAFTED_OF_SGLANG)),
+            "accepted_tokens": _first(*map(counts.count, ACCEPTED_OF_SGLANG)),
         }
-        return drafted, None, histogram, max(0, len(histogram) - 1) or None
+        return drafted, None, histogram, None
     counts = answer.inner("metrics").inner("speculative_decoding")
     if "num_draft_tokens" in counts:
         steps, histogram = vllm_speculation(counts)

@@ -6,18 +6,21 @@ from simulator.inputs.services.observed import MeasuredTime, ObservedLoad, Obser
 
 FULL = 0.9
 """Share of the KV cache from which on it is full."""
+OFTEN = 0.05
+"""Preemptions of a request from which on they are what holds a service back."""
 MUCH = 0.2
 """Share of a request's time from which on a wait is what holds it back."""
 
 
 def bottleneck_of(times: Sequence[MeasuredTime], state: ObservedState, load: ObservedLoad) -> str:
     """Return what holds a service back, and what that is said by."""
-    if load.requests == 0:
+    busy = load.output_tokens or state.running_most or state.waiting_most
+    if load.requests == 0 and not busy:
         return "Idle: no request ended meanwhile, so nothing is seen to hold it back."
     by_server = _means(times, "server")
     parts = _parts(by_server)
-    if state.preemptions:
-        return f"KV memory: {state.preemptions:,} requests were preempted for want of blocks."
+    if state.preemptions and state.preemptions >= OFTEN * (load.requests or 0):
+        return _of_preemptions(state.preemptions, load)
     waiting = _waiting(parts, state)
     if waiting:
         return waiting
@@ -26,6 +29,13 @@ def bottleneck_of(times: Sequence[MeasuredTime], state: ObservedState, load: Obs
         quiet = "nothing waits" if parts.get("the queue", 0.0) < 0.01 else "little waits"
         return f"{PARTS[name]}: {share:.0%} of a request's time; {quiet} in the queue."
     return _of_clients(times, load)
+
+
+def _of_preemptions(preemptions: int, load: ObservedLoad) -> str:
+    """Return that requests are put back because the KV cache has no room for them."""
+    plural = "" if preemptions == 1 else "s"
+    of = f" of {load.requests:,} requests" if load.requests else ""
+    return f"KV memory: {preemptions:,} preemption{plural}{of} for want of blocks."
 
 
 def mean_request_ms(times: Sequence[MeasuredTime], load: ObservedLoad) -> float | None:

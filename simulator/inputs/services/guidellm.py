@@ -15,8 +15,8 @@ from simulator.inputs.services.measured import (
     RequestSteps,
     ServedRequest,
     ServiceFile,
-    bare_name,
     client_times,
+    known,
     load_of,
     over_all_steps,
 )
@@ -24,6 +24,7 @@ from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
     ObservedAcceptance,
+    ObservedLengths,
     ObservedLoad,
     Quantity,
 )
@@ -72,6 +73,7 @@ def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
         duration_s=benchmark.number("duration"),
         requests=answered,
         failed=totals.count("errored"),
+        incomplete=totals.count("incomplete"),
         prompt_tokens=_total(metrics, "prompt_token_count"),
         output_tokens=_total(metrics, "output_token_count"),
         asked_rate_per_s=strategy.number("rate"),
@@ -79,7 +81,14 @@ def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
     )
     whole = bool(requests) and len(requests) == (answered or len(requests))
     acceptance, steps = _acceptance(file, listed, requests)
-    if whole and all(request.steps is not None for request in requests):
+    if not whole:
+        acceptance = _of_some(acceptance)
+        lengths = {
+            "prompts": _lengths(metrics, "prompt_token_count"),
+            "outputs": _lengths(metrics, "output_token_count"),
+        }
+        stated = stated.model_copy(update=lengths)
+    elif all(request.steps is not None for request in requests):
         decoded = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
         chunks = sum(request.steps or 0 for request in requests)
         acceptance = over_all_steps(acceptance, decoded, chunks)
@@ -87,11 +96,11 @@ def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
     return ServiceFile(
         file=file,
         kind=f"GuideLLM, {strategy.text('type_') or 'benchmark'}",
-        model=bare_name(backend.text("model")),
-        load=load_of(requests, stated),
+        model=backend.text("model"),
+        load=load_of(requests if whole else (), stated),
         times=client_times(file, DEFINITIONS, requests) if whole else _stated_times(file, metrics),
         acceptance=acceptance,
-        requests=requests,
+        requests=requests if whole else (),
         steps=steps,
         not_held=_not_held(acceptance, whole),
     )
@@ -134,17 +143,45 @@ def _acceptance(
         own_steps, own_histogram = vllm_speculation(_speculation(request))
         steps += [own_steps] if own_steps else []
         histogram = added([histogram, own_histogram])
-    window = max(0, len(histogram) - 1) or None
-    acceptance = summed(file, requests, histogram, window)
+    windows = known(_speculation(request).count("num_spec_tokens") for request in listed)
+    acceptance = summed(file, requests, histogram, round(max(windows, default=0)) or None)
     drafting = [request for request in requests if request.drafted_tokens]
     if acceptance is not None and len(steps) == len(drafting):
         acceptance = acceptance.model_copy(update={"replayable": True})
     return acceptance, steps
 
 
+def _of_some(acceptance: ObservedAcceptance | None) -> ObservedAcceptance | None:
+    """Return the acceptance of a sample of the requests: shares, and no counts of the run."""
+    if acceptance is None:
+        return None
+    return ObservedAcceptance(
+        file=acceptance.file,
+        window=acceptance.window,
+        kept_share_by_position=acceptance.kept_share_by_position,
+        tokens_per_draft=acceptance.tokens_per_draft,
+        replayable=acceptance.replayable,
+    )
+
+
 def _total(metrics: Fields, name: str) -> int | None:
     total = metrics.inner(name).inner("successful").number("total_sum")
     return None if total is None else round(total)
+
+
+def _lengths(metrics: Fields, name: str) -> ObservedLengths | None:
+    """Return how long prompts or outputs are, of all requests that were answered."""
+    block = metrics.inner(name).inner("successful")
+    if not block.number("count"):
+        return None
+    percentiles = block.inner("percentiles")
+    return ObservedLengths(
+        mean_tokens=block.number("mean"),
+        p50_tokens=block.number("median"),
+        p90_tokens=percentiles.number("p90"),
+        p99_tokens=percentiles.number("p99"),
+        most_tokens=block.number("max"),
+    )
 
 
 def _stated_times(file: str, metrics: Fields) -> list[MeasuredTime]:

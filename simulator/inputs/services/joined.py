@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from simulator.inputs.services.bottleneck import bottleneck_of, mean_request_ms
-from simulator.inputs.services.measured import MS, SHORTEST_S, ServiceFile
+from simulator.inputs.services.measured import MS, SHORTEST_S, ServiceFile, bare_name
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -53,7 +53,7 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
     return Observed(
         files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
         engine=next((each.engine for each in first_said[::-1] if each.engine), None),
-        model=next((each.model for each in first_said if each.model), None),
+        model=bare_name(next((each.model for each in first_said if each.model), None)),
         load=load,
         times=tuple(times),
         acceptance=acceptance,
@@ -134,8 +134,10 @@ def _contradictions(services: Sequence[ServiceFile]) -> Iterator[str]:
             if each.acceptance is not None
         ]
         yield from _differing(words, counts)
-    for name in ("engine", "model"):
-        yield from _differing(name, [(each.file, getattr(each, name)) for each in services])
+    yield from _differing("engine", [(each.file, each.engine) for each in services])
+    # a server may call a model that lies in a folder by any name
+    named = [each for each in services if each.model == bare_name(each.model)]
+    yield from _differing("model", [(each.file, each.model) for each in named])
     yield from _impossible_times(whole)
 
 

@@ -72,6 +72,7 @@ class ServiceFile:
     kind: str
     engine: str | None = None
     model: str | None = None
+    """As it is stated, which may be a path."""
     load: ObservedLoad = field(default_factory=ObservedLoad)
     times: Sequence[MeasuredTime] = ()
     acceptance: ObservedAcceptance | None = None
@@ -153,7 +154,7 @@ def load_of(requests: Sequence[ServedRequest], stated: ObservedLoad) -> Observed
     cached = [request.cached_tokens for request in requests]
     sessions = {request.session for request in requests if request.session}
     turns = known(request.turn for request in requests)
-    rate_per_s, variation = _arrivals(known(request.arrival_s for request in requests))
+    rate_per_s, variation = arrivals_of(known(request.arrival_s for request in requests))
     summed = ObservedLoad(
         requests=len(requests) or None,
         prompt_tokens=_whole_sum(prompts),
@@ -183,7 +184,7 @@ def _whole_sum(values: Sequence[int | None]) -> int | None:
     return sum(summed)
 
 
-def _arrivals(arrivals_s: Sequence[float]) -> tuple[float | None, float | None]:
+def arrivals_of(arrivals_s: Sequence[float]) -> tuple[float | None, float | None]:
     """Return the rate of arrivals, and the variation of the times between them."""
     if len(arrivals_s) < 3:
         return None, None

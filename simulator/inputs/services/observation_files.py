@@ -63,9 +63,15 @@ def observation_files(observed: Observed, services: Sequence[ServiceFile]) -> Ma
 
 
 def _requests_table(requests: Sequence[ServedRequest]) -> str:
-    """Return requests as CSV, in the order of their arrival; sessions are numbers."""
+    """Return requests as CSV, in the order of their arrival; sessions are numbers, and turns
+    follow each other where one between them failed.
+    """
     begin_s = min((each.arrival_s for each in requests if each.arrival_s is not None), default=0.0)
     numbers: dict[str, int] = {}
+    turns: dict[str, list[int]] = {}
+    for request in requests:
+        if request.turn is not None:
+            turns.setdefault(request.session, []).append(request.turn)
     rows = []
     for request in sorted(requests, key=lambda request: request.arrival_s or 0.0):
         arrival_s = None
@@ -74,7 +80,10 @@ def _requests_table(requests: Sequence[ServedRequest]) -> str:
         session: int | str = ""
         if request.session:
             session = numbers.setdefault(request.session, len(numbers))
-        shown = request._replace(arrival_s=arrival_s, session=str(session))
+        turn = request.turn
+        if turn is not None:
+            turn = sorted(turns[request.session]).index(turn)
+        shown = request._replace(arrival_s=arrival_s, session=str(session), turn=turn)
         rows.append([getattr(shown, name) for name in COLUMNS])
     return csv_text(COLUMNS.values(), rows)
 

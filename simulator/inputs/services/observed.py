@@ -62,6 +62,8 @@ class ObservedLoad(Frozen):
     requests: Count | None = None
     """That were answered."""
     failed: Count | None = None
+    incomplete: Count | None = None
+    """That were still under way when a benchmark ended."""
     prompt_tokens: Count | None = None
     """Of all requests."""
     output_tokens: Count | None = None

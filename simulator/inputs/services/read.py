@@ -1,6 +1,7 @@
 """Files of services, recognised by what they hold; no option says what a file is."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +32,7 @@ from simulator.inputs.services.sglang_bench import is_sglang_bench, read_sglang_
 from simulator.inputs.services.vllm_bench import is_vllm_bench, read_vllm_bench
 
 PARQUET = b"PAR1"
+PACKED = ".gz"
 YAML = (".yaml", ".yml")
 LINES = (".jsonl", ".ndjson")
 KNOWN = (
@@ -98,16 +100,32 @@ def _content(path: Path) -> ScrapeText | list[ServiceFile]:
         with _placed(path):
             return _of_records(path.name, _of_parquet(path))
     with readable(path):
-        text = reading.text(path, reading.MOST_TABLE_BYTES)
+        text = _text(path)
     with _placed(path):
         if not text.strip():
             raise UnknownService.at(path.name, "holds nothing")
-        if path.suffix in YAML:
+        if _suffix(path) in YAML:
             return _of_records(path.name, [_of_yaml(path, text)])
         first = next((line for line in text.splitlines() if line.strip()), "")
         if first.startswith("#") or sample_in(first) is not None:
             return ScrapeText(str(path), text.splitlines())
         return _of_records(path.name, _of_json(path, text))
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file, packed if its name ends in ``.gz``."""
+    if path.suffix != PACKED:
+        return reading.text(path, reading.MOST_TABLE_BYTES)
+    try:
+        with reading.lines(path) as lines:
+            return "".join(lines)
+    except (EOFError, zlib.error) as error:
+        raise BadInput.at(path, "cannot be unpacked; is it cut?") from error
+
+
+def _suffix(path: Path) -> str:
+    """Return the ending of a name, without that of packing."""
+    return Path(path.name.removesuffix(PACKED)).suffix
 
 
 def _runs_of(folder: Path) -> list[ServiceFile]:
@@ -180,7 +198,7 @@ def _of_records(file: str, records: Sequence[Fields]) -> list[ServiceFile]:
 
 def _of_json(path: Path, text: str) -> list[Fields]:
     """Return the objects of JSON, of JSONL, or of a streamed answer."""
-    if path.suffix not in LINES and not text.lstrip().startswith(EVENT):
+    if _suffix(path) not in LINES and not text.lstrip().startswith(EVENT):
         try:
             content = reading.from_json(text)
         except json.JSONDecodeError as error:
@@ -205,9 +223,17 @@ def _of_json(path: Path, text: str) -> list[Fields]:
         except json.JSONDecodeError as error:
             message = f"cannot be read as JSON: {error.msg}"
             raise BadInput.at((path.name, number, error.colno), message) from error
-    if streamed:  # of a stream the last chunk has the counts
-        records = [record for record in records if "usage" in record] or records
-    return records
+    return _last_chunks(records) if streamed else records
+
+
+def _last_chunks(chunks: Sequence[Fields]) -> list[Fields]:
+    """Return the last chunk of each streamed answer, which has its counts: those before it have
+    none, or those so far.
+    """
+    last: dict[str | None, Fields] = {}
+    for chunk in [chunk for chunk in chunks if "usage" in chunk] or chunks:
+        last[chunk.text("id") or chunk.inner("meta_info").text("id")] = chunk
+    return list(last.values())
 
 
 def _is_object(line: str) -> bool:

@@ -2,7 +2,8 @@
 first and the last of them.
 
 Of a single scrape counters are those since the server began. Replicas of one server (``engine``,
-``dp_rank``) are added up; of ranks that hold one model together the first counts.
+``dp_rank``) are added up; of ranks that hold one model together the first counts. With attention
+that is data parallel SGLang numbers ranks (``tp_rank``) over all replicas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from simulator.core.plain import PlainMapping
 from simulator.inputs.loader import packaged
 from simulator.inputs.services.exposition import (
     Labels,
+    SeriesKey,
     SeriesValues,
     finite,
     increase,
@@ -28,7 +30,6 @@ from simulator.inputs.services.exposition import (
 from simulator.inputs.services.measured import (
     MS,
     ServiceFile,
-    bare_name,
     counted,
     over_all_steps,
 )
@@ -43,10 +44,16 @@ from simulator.inputs.services.observed import (
 
 ENGINES: PlainMapping = packaged(Path(__file__).with_name("engines.yaml"))
 Names = Mapping[str, Mapping[str, Sequence[str]]]
+TOTAL = "_total"
 PARTS = ("_bucket", "_sum", "_count")
 """Endings of the series of a histogram."""
 TOGETHER = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of ranks that hold one model together."""
+PRIORITY = "priority"
+"""Label of what is of requests of a priority alone; of all of them where it is empty."""
+REASON = "finished_reason"
+FAILED = ("abort", "error")
+"""Reasons of an end without an answer."""
 MOST_DIGITS = 15
 BEGAN = "process_start_time_seconds"
 DEFINITIONS = {
@@ -59,6 +66,7 @@ DEFINITIONS = {
     "prefill": "from the first batch of a request to its first token",
     "decode": "from the first to the last token of a request",
 }
+TPOT_OF_SGLANG = "from one output of a request to the next over its tokens, each token counted"
 
 
 class Histogram(NamedTuple):
@@ -94,16 +102,16 @@ class Scrapes:
         self.engine = engine
         self.names: Names = ENGINES[engine]
         self.by_name: dict[str, dict[Labels, Sequence[float]]] = {}
-        for (name, labels), scraped in values.items():
-            if all(rank in ("", "0") for label, rank in labels if label in TOGETHER):
-                self.by_name.setdefault(name, {})[labels] = scraped
+        for (name, labels), scraped in _once(values).items():
+            self.by_name.setdefault(name, {})[labels] = scraped
         self.count = max(map(len, values.values()), default=0)
 
     def series_of(self, group: str, what: str) -> Mapping[Labels, Sequence[float]]:
         """Return the values by labels under the newest name that is there."""
         for name in self.names.get(group, {}).get(what, ()):
-            if name in self.by_name:
-                return self.by_name[name]
+            for written in _written(name):
+                if written in self.by_name:
+                    return self.by_name[written]
         return {}
 
     def counter(self, what: str) -> int | None:
@@ -113,6 +121,21 @@ class Scrapes:
         if not values:
             return None
         return round(sum(self._grown(name, scraped) for scraped in values.values()))
+
+    def ended(self) -> tuple[int | None, int | None]:
+        """Return how many requests were answered, and how many failed or were given up; None for
+        what is not counted.
+        """
+        answered = failed = 0.0
+        values = self.series_of("counters", "requests")
+        reasons = {dict(labels).get(REASON) for labels in values}
+        for labels, scraped in values.items():
+            grown = self._grown("requests", scraped)
+            if dict(labels).get(REASON) in FAILED:
+                failed += grown
+            else:
+                answered += grown
+        return round(answered) if values else None, round(failed) if reasons - {None} else None
 
     def by_position(self) -> list[int]:
         """Return how many drafts kept each position."""
@@ -135,7 +158,7 @@ class Scrapes:
         return [sum(scraped[place] for scraped in values) for place in range(self._least(values))]
 
     def share(self, what: str) -> list[float]:
-        """Return a gauge of a share scrape by scrape, the largest of all labels."""
+        """Return a gauge that is not added up scrape by scrape, the largest of all labels."""
         values = list(self.series_of("gauges", what).values())
         if not values:
             return []
@@ -223,6 +246,7 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
     file = ", ".join(dict.fromkeys(scrape.name for scrape in in_order))
     for scrape in in_order:
         lines += scrape.lines
+    _check_whole(in_order)
     values = series(lines, _all_names())
     engines = []
     for engine in ENGINES:
@@ -234,36 +258,55 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
         raise BadInput.at(file, f"holds metrics of {what}; expected those of one of {known}")
     _check_same_process(file, values)
     for (name, _), scrapes in values.items():
-        if _counts(name):
+        if name in _counters():
             increase(name, scrapes, file)
     return _service_file(Scrapes(file, engines[0], values), between_s)
+
+
+def _check_whole(scraped: Sequence[ScrapeText]) -> None:
+    """Raise :class:`BadInput` for a counter that a scrape has and a later one lacks."""
+    for before, after in pairwise(scraped):
+        values = series(after.lines, _counters())
+        for name, labels in series(before.lines, _counters()):
+            if (name, labels) not in values:
+                message = f"lacks the counter {name}, which a scrape before it has; is it cut?"
+                raise BadInput.at(after.path, message)
 
 
 def _by_age(scraped: Sequence[ScrapeText]) -> Sequence[ScrapeText]:
     """Return scrapes of one process from the earliest on, by what they have counted; in the order
     in which they are named where it is not seen that one process has shown them all.
     """
-    began = set()
-    counted = []
+    began: set[float] = set()
+    all_values = []
     for scrape in scraped:
-        total = 0.0
-        began_s = None
-        for line, text in enumerate(scrape.lines, 1):
-            sample = sample_in(text)
-            if sample is not None and sample.name == BEGAN:
-                began_s = sample.value
-            elif sample is not None and sample.name in _all_names() and _counts(sample.name):
-                total += finite(sample.value, line)
-        began.add(began_s)
-        counted.append(total)
-    if len(began) != 1 or None in began:
+        started = series(scrape.lines, [BEGAN])
+        if not started:
+            return scraped
+        began.update(*started.values())
+        all_values.append(series(scrape.lines, _counters()))
+    if len(began) != 1:
         return scraped
+    in_all = set(all_values[0]).intersection(*all_values)  # one may be cut
+    counted = [sum(values[key][-1] for key in in_all) for values in all_values]
     return [scraped[place] for place in np.argsort(counted, kind="stable")]
 
 
-def _counts(name: str) -> bool:
-    """Return whether a series is a counter, by its name."""
-    return name.endswith(("_total", "_count", "_bucket"))
+def _once(values: SeriesValues) -> SeriesValues:
+    """Return series without those that others hold: those of further ranks of a replica, and those
+    of a priority beside all.
+    """
+    chosen: dict[SeriesKey, Sequence[float]] = {}
+    replicas = set()
+    for (name, labels), scraped in sorted(values.items()):
+        stated = dict(labels)
+        replica = tuple(pair for pair in labels if pair[0] not in TOGETHER)
+        of_all = tuple(sorted({**stated, PRIORITY: ""}.items()))
+        part = bool(stated.get(PRIORITY)) and (name, of_all) in values
+        if not part and (name, replica) not in replicas:
+            replicas.add((name, replica))
+            chosen[name, labels] = scraped
+    return chosen
 
 
 def _check_lines(scrape: ScrapeText) -> None:
@@ -299,8 +342,20 @@ def _names_of(engine: str) -> set[str]:
                 if group in ("times_s", "lengths"):
                     names |= {f"{name}{part}" for part in PARTS}
                 else:
-                    names.add(name)
+                    names |= set(_written(name))
     return names
+
+
+def _written(name: str) -> tuple[str, str]:
+    """Return how a series is called: a counter perhaps without its ending."""
+    return name, name.removesuffix(TOTAL)
+
+
+@cache
+def _counters() -> set[str]:
+    """Return the names of all series that only grow."""
+    names = {name for name in _all_names() if name.endswith((TOTAL, "_count", "_bucket"))}
+    return names.union(*map(_written, names))
 
 
 @cache
@@ -311,7 +366,7 @@ def _all_names() -> set[str]:
 def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
     """Return what the series of one engine say."""
     times = [time for quantity in DEFINITIONS if (time := _time(scrapes, quantity)) is not None]
-    requests = scrapes.counter("requests")
+    answered, failed = scrapes.ended()
     output_tokens = scrapes.counter("output_tokens")
     acceptance = _acceptance(scrapes, output_tokens)
     tokens_per_s = None
@@ -319,7 +374,8 @@ def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
         tokens_per_s = output_tokens / between_s
     load = ObservedLoad(
         duration_s=between_s,
-        requests=requests,
+        requests=answered,
+        failed=failed,
         prompt_tokens=scrapes.counter("prompt_tokens"),
         output_tokens=output_tokens,
         cached_tokens=scrapes.counter("cached_tokens"),
@@ -331,7 +387,7 @@ def _service_file(scrapes: Scrapes, between_s: float | None) -> ServiceFile:
         file=scrapes.file,
         kind=f"{scrapes.engine} /metrics, {_scrapes_in_words(scrapes.count)}",
         engine=scrapes.engine,
-        model=bare_name(scrapes.label("model_name")),
+        model=scrapes.label("model_name"),
         load=load,
         times=times,
         acceptance=acceptance,
@@ -350,12 +406,14 @@ def _time(scrapes: Scrapes, quantity: str) -> MeasuredTime | None:
     if histogram is None:
         return None
     p50, p90, p99 = (_ms(histogram.percentile(share)) for share in (0.5, 0.9, 0.99))
+    per_token = scrapes.engine == "SGLang" and quantity == "tpot"
+    definition = TPOT_OF_SGLANG if per_token else DEFINITIONS[quantity]
     return MeasuredTime.model_validate(
         {
             "quantity": quantity,
             "seen_by": "server",
             "file": scrapes.file,
-            "definition": DEFINITIONS[quantity],
+            "definition": definition,
             "count": round(histogram.values),
             "mean_ms": MS * histogram.total / histogram.values,
             "p50_ms": p50,
@@ -397,8 +455,9 @@ def _acceptance(scrapes: Scrapes, output_tokens: int | None) -> ObservedAcceptan
         positions,
         window=len(positions) or None,
     )
-    lengths = [length for length in scrapes.gauge("tokens_per_draft") if length > 0.0]
-    windows = scrapes.gauge("window")
+    by_replica = scrapes.series_of("gauges", "tokens_per_draft").values()
+    lengths = [length for scraped in by_replica for length in scraped if length > 0.0]
+    windows = scrapes.share("window")
     if lengths and (acceptance is None or acceptance.tokens_per_draft is None):
         base = acceptance or ObservedAcceptance(file=scrapes.file)
         acceptance = base.model_copy(update={"tokens_per_draft": float(np.mean(lengths))})
@@ -423,11 +482,11 @@ def _state(scrapes: Scrapes) -> ObservedState:
     rates = scrapes.share("hit_rate")
     if queried and hit is not None:
         hit_rate = hit / queried
-    elif rates:
-        hit_rate = rates[-1]
     elif (cached := scrapes.counter("cached_tokens")) is not None:
         prompt_tokens = scrapes.counter("prompt_tokens")
         hit_rate = cached / prompt_tokens if prompt_tokens else None
+    elif rates:
+        hit_rate = rates[-1]
     return ObservedState(
         scrapes=scrapes.count,
         running_mean=_mean(running),

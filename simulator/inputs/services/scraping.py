@@ -19,6 +19,7 @@ from simulator.core.faults import BadInput
 
 SCHEMES = ("http", "https")
 METRICS = "/metrics"
+OF_TENSORRT_LLM = "/prometheus/metrics"
 MOST_BYTES = 20_000_000
 MOST_S = 10.0
 """From the begin of the connection to the last byte."""
@@ -27,7 +28,8 @@ PIECE = 1 << 16
 
 def is_address(source: str) -> bool:
     """Return whether a source is an address, not a file."""
-    return source.partition("://")[0] in SCHEMES and "://" in source
+    scheme, parted, _ = source.partition("://")
+    return bool(parted) and scheme.isalnum()
 
 
 class Server(NamedTuple):
@@ -59,8 +61,12 @@ def server_at(typed: str, headers: Sequence[str], authority: Path | None) -> Ser
     try:
         address = urlsplit(typed)
         port = address.port
-    except ValueError as error:
-        raise BadInput.at("address", f"is none: {error}") from error
+        (address.hostname or "").encode("idna")
+    except ValueError as error:  # its words may hold a password
+        raise BadInput.at("address", "is none; expected http://HOST:PORT") from error
+    if address.scheme not in SCHEMES:
+        message = f"begins with none of {', '.join(SCHEMES)}; expected http://HOST:PORT"
+        raise BadInput.at("address", message)
     if not address.hostname or port == 0:
         raise BadInput.at("address", "names no host; expected http://HOST:PORT")
     if "@" in address.netloc:
@@ -88,6 +94,10 @@ def scrape(server: Server) -> list[str]:
     in time.
     """
     content = _content(server)
+    if content.lstrip()[:1] in (b"[", b"{"):
+        shown = server._replace(address=server.address._replace(path=OF_TENSORRT_LLM)).shown
+        message = f"answers with JSON; expected text, which TensorRT-LLM shows at {shown}"
+        raise BadInput.at(server.shown, message)
     try:
         return content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
@@ -108,9 +118,12 @@ def _content(server: Server) -> bytes:
             response = connection.getresponse()
             _check_status(server, response)
             content = _bounded(server, response)
-    except ssl.SSLError as error:
+    except ssl.SSLCertVerificationError as error:
         remedy = "name the certificates that it is signed by: --ca-file FILE"
-        message = f"is not trusted ({error.reason or 'TLS'}); {remedy}"
+        message = f"is not trusted ({error.verify_message}); {remedy}"
+        raise BadInput.at(server.shown, message) from error
+    except ssl.SSLError as error:
+        message = f"speaks no TLS ({error.reason or 'no reason'}); is it a http:// server?"
         raise BadInput.at(server.shown, message) from error
     except TimeoutError as error:
         raise BadInput.at(server.shown, late) from error
@@ -175,10 +188,14 @@ def _bounded(server: Server, response: HTTPResponse) -> bytes:
     """Return the content of an answer, piece by piece; raises :class:`BadInput` for too much."""
     pieces = []
     length = 0
+    stated = response.length
     while piece := response.read1(PIECE):
         pieces.append(piece)
         length += len(piece)
         if length > MOST_BYTES:
             message = f"answers with more than {MOST_BYTES // 10**6} MB, which no server shows"
             raise BadInput.at(server.shown, message)
+    if stated is not None and length < stated:
+        message = f"answers with {length:,} of {stated:,} bytes; its connection was cut"
+        raise BadInput.at(server.shown, message)
     return b"".join(pieces)

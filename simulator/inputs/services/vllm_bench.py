@@ -6,13 +6,14 @@ is that of the steps that drafted alone.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
     MS,
     ServedRequest,
     ServiceFile,
-    bare_name,
+    arrivals_of,
     client_times,
     counted,
     load_of,
@@ -39,7 +40,6 @@ KEYS: dict[Quantity, Sequence[str]] = {
     "e2e": ("e2el", "e2e_latency"),
 }
 """How results call a time."""
-UNLIMITED = "inf"
 
 
 def is_vllm_bench(values: Fields) -> bool:
@@ -53,6 +53,7 @@ def read_vllm_bench(values: Fields) -> ServiceFile:
     requests, gaps_ms = served_requests(values)
     load = load_of(requests, stated_load(values))
     acceptance = _acceptance(values)
+    drafted = acceptance is not None  # by counters that vLLM alone shows
     if requests and all(request.steps is not None for request in requests):
         decoded = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
         steps = sum(request.steps or 0 for request in requests)
@@ -65,8 +66,8 @@ def read_vllm_bench(values: Fields) -> ServiceFile:
     return ServiceFile(
         file=file,
         kind="vllm bench serve",
-        engine="vLLM" if values.text("backend") in ("vllm", "openai", None) else None,
-        model=bare_name(values.text("model_id")),
+        engine="vLLM" if drafted or values.text("backend") == "vllm" else None,
+        model=values.text("model_id"),
         load=load,
         times=client_times(file, DEFINITIONS, requests, gaps_ms) or times_of_means(values),
         acceptance=acceptance,
@@ -79,14 +80,17 @@ def stated_load(values: Fields) -> ObservedLoad:
     """Return the load that a result of a benchmark states in sums."""
     rate = values.values.get("request_rate")
     asked_rate_per_s = None
-    if rate != UNLIMITED and rate != float(UNLIMITED):
+    if not isinstance(rate, str) and rate != inf:  # "inf"; "trace", as a trace has it
         asked_rate_per_s = values.number("request_rate")
+    arrival_rate_per_s, variation = arrivals_of(values.numbers("start_times"))
     return ObservedLoad(
         duration_s=values.number("duration"),
         requests=values.count("completed"),
         failed=values.count("failed"),
         prompt_tokens=values.count("total_input_tokens"),
         output_tokens=values.count("total_output_tokens"),
+        arrival_rate_per_s=arrival_rate_per_s,
+        gap_variation=variation,
         asked_rate_per_s=asked_rate_per_s,
         most_concurrent=values.count("max_concurrency"),
         output_tokens_per_s=values.number("output_throughput"),

@@ -34,7 +34,7 @@ def observed_lines(observed: Observed) -> list[str]:
     """Return what was observed in ``MOST_LINES`` lines of at most ``WIDTH`` columns."""
     lines = [
         *_wrapped(observed.bottleneck),
-        *_wrapped(load_sentence(observed.load)),
+        *_wrapped(load_sentence(observed.load, observed.state.scrapes == 1)),
         *_times(observed),
     ]
     if observed.acceptance is not None:
@@ -58,8 +58,8 @@ def _wrapped(sentence: str) -> list[str]:
     return wrap(sentence, WIDTH, subsequent_indent="  ", break_long_words=True)
 
 
-def load_sentence(load: ObservedLoad) -> str:
-    """Return what was asked of the service."""
+def load_sentence(load: ObservedLoad, since_it_began: bool) -> str:
+    """Return what was asked of the service, perhaps since it began."""
     if load.requests is None and load.output_tokens is None:
         return "Load: unknown."
     parts = []
@@ -67,9 +67,13 @@ def load_sentence(load: ObservedLoad) -> str:
         requests = plural(load.requests, "request")
         if load.duration_s:
             requests += f" in {load.duration_s:,.1f} s"
+        elif since_it_began:
+            requests += " since the server began"
         parts.append(requests)
     if load.failed:
         parts.append(f"{load.failed:,} failed")
+    if load.incomplete:
+        parts.append(f"{load.incomplete:,} left under way")
     if load.arrival_rate_per_s is not None:
         parts.append(f"{load.arrival_rate_per_s:,.3g} arrive a second")
     elif load.ended_rate_per_s is not None:
