@@ -365,6 +365,14 @@ def test_a_scrape_that_lacks_a_counter_is_cut(tmp_path: Path) -> None:
             read(*paths)
 
 
+def test_the_second_scrape_of_a_file_is_cut(tmp_path: Path) -> None:
+    first = SCRAPE.format(10, 100, 0, 1.5)
+    second = SCRAPE.format(14, 140, 0, 2.1)
+    text = first + second[: second.index("vllm:time_to_first")]
+    with pytest.raises(BadInput, match=r"both\.txt: lacks the counter .* is it cut\?"):
+        read(written(tmp_path, text, "both.txt"))
+
+
 def test_a_file_of_two_scrapes_is_as_old_as_its_last(tmp_path: Path) -> None:
     """10 and 12 requests in one file, 14 in another: 4 passed, in whichever order."""
     began = "process_start_time_seconds 5\n"
@@ -629,6 +637,13 @@ def test_requests_that_failed_arrived_too(tmp_path: Path) -> None:
     records[0]["error"] = {"code": 500}
     load = read(written(tmp_path, records, "records.jsonl")).load
     assert load.arrival_rate_per_s == observed("profile_export.jsonl").load.arrival_rate_per_s
+    report = json.loads((LIVE / "guidellm.json").read_text())
+    benchmark = report["benchmarks"][0]
+    benchmark["requests"]["errored"] = [benchmark["requests"]["successful"].pop(2)]
+    benchmark["metrics"]["request_totals"].update(successful=5, errored=1)
+    load = read(written(tmp_path, report)).load
+    assert load.arrival_rate_per_s == observed("guidellm.json").load.arrival_rate_per_s
+    assert (load.requests, load.failed) == (5, 1)
     sums = json.loads((LIVE / "profile_export_aiperf.json").read_text())
     sums["error_request_count"] = {"unit": "requests", "avg": 90.0}
     assert read(written(tmp_path, sums)).load.failed == 90

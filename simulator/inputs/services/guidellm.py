@@ -15,6 +15,7 @@ from simulator.inputs.services.measured import (
     RequestSteps,
     ServedRequest,
     ServiceFile,
+    arrivals_of,
     client_times,
     known,
     load_of,
@@ -81,14 +82,16 @@ def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
     )
     whole = bool(requests) and len(requests) == (answered or len(requests))
     acceptance, steps = _acceptance(file, listed, requests)
-    if not whole:
+    if whole:
+        stated = stated.model_copy(update=_arrivals(benchmark.inner("requests")))
+    else:
         acceptance = _of_some(acceptance)
         lengths = {
             "prompts": _lengths(metrics, "prompt_token_count"),
             "outputs": _lengths(metrics, "output_token_count"),
         }
         stated = stated.model_copy(update=lengths)
-    elif all(request.steps is not None for request in requests):
+    if whole and all(request.steps is not None for request in requests):
         decoded = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
         chunks = sum(request.steps or 0 for request in requests)
         acceptance = over_all_steps(acceptance, decoded, chunks)
@@ -149,6 +152,16 @@ def _acceptance(
     if acceptance is not None and len(steps) == len(drafting):
         acceptance = acceptance.model_copy(update={"replayable": True})
     return acceptance, steps
+
+
+def _arrivals(by_end: Fields) -> dict[str, float | None]:
+    """Return how requests arrive, those that failed or were left included."""
+    begun_s: list[float] = []
+    for end in ("successful", "errored", "incomplete"):
+        for request in by_end.objects(end):
+            begun_s += known([request.number("request_start_time", LATEST_S)])
+    rate_per_s, variation = arrivals_of(begun_s)
+    return {"arrival_rate_per_s": rate_per_s, "gap_variation": variation}
 
 
 def _of_some(acceptance: ObservedAcceptance | None) -> ObservedAcceptance | None:

@@ -49,6 +49,8 @@ PARTS = ("_bucket", "_sum", "_count")
 """Endings of the series of a histogram."""
 TOGETHER = ("tp_rank", "pp_rank", "moe_ep_rank")
 """Labels of ranks that hold one model together."""
+TYPE = "# TYPE "
+"""How a line begins that states what a series is, once a scrape."""
 PRIORITY = "priority"
 """Label of what is of requests of a priority alone; of all of them where it is empty."""
 REASON = "finished_reason"
@@ -239,10 +241,12 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
     Raises :class:`BadInput` for a counter that fell, for lines that are none of the format, and
     where no engine is known.
     """
+    each: list[ScrapeText] = []
     for scrape in scraped:
         _check_lines(scrape)
+        each += _apart(scrape)
     lines: list[str] = []
-    in_order = _by_age(scraped)
+    in_order = _by_age(each)
     file = ", ".join(dict.fromkeys(scrape.name for scrape in in_order))
     for scrape in in_order:
         lines += scrape.lines
@@ -261,6 +265,26 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
         if name in _counters():
             increase(name, scrapes, file)
     return _service_file(Scrapes(file, engines[0], values), between_s)
+
+
+def _apart(text: ScrapeText) -> list[ScrapeText]:
+    """Return the scrapes of a file: another begins where a series or its type is stated again."""
+    begins = [0]
+    seen: set[SeriesKey | str] = set()
+    for place, line in enumerate(text.lines):
+        sample = sample_in(line)
+        if sample is None and not line.startswith(TYPE):
+            continue
+        stated = line if sample is None else (sample.name, sample.labels)
+        if stated in seen:
+            begins.append(place)
+            seen.clear()
+        seen.add(stated)
+    ends = [*begins[1:], len(text.lines)]
+    return [
+        ScrapeText(text.path, text.lines[begin:end])
+        for begin, end in zip(begins, ends, strict=True)
+    ]
 
 
 def _check_whole(scraped: Sequence[ScrapeText]) -> None:
