@@ -16,6 +16,7 @@ from simulator.cli.main import main
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.placement import Placement
 from simulator.core.faults import BadInput, Infeasible
+from simulator.core.serving.cache.tiers import TieredCache
 from simulator.core.serving.fleet.sizes import cache_bytes, hidden_bytes, hidden_layers
 from simulator.core.serving.fleet.tandem import Tandem
 from simulator.report.run.serving import cache_cost as said_of_cost
@@ -25,7 +26,7 @@ from simulator.scenario.caveats import cautions
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.explain import explain
 from simulator.scenario.loading import variant
-from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds
+from simulator.scenario.pools import handed_bytes, pool_scenarios, redraft_seconds, service_of
 from simulator.scenario.stability import cached_tokens, least_first_token_s, load_of
 
 APART = "apart_eagle3_qwen3_32b_4xh100"
@@ -251,16 +252,19 @@ def test_a_key_reaches_into_the_list_of_pools() -> None:
             apart(f"{key}=1")
 
 
+SIX_TURNS = (
+    "requests={arrivals: {name: poisson, rate_per_s: 0.5}, count: 12, prompt_tokens: 992, "
+    "output_tokens: 100, sessions: {turns: 6, turn_tokens: 140, think_s: 3, "
+    "context_tokens: 30000}}"
+)
+"""Two sessions of six turns, of which a later one brings 240 tokens more."""
+
+
 def test_turns_find_their_prompts_where_they_were_read_and_no_outputs() -> None:
     """Five later turns each find the prompt before them, in blocks of 16 less the one that EAGLE
     drops; its output lies where it was written.
     """
-    sessions = (
-        "requests={arrivals: {name: poisson, rate_per_s: 0.5}, count: 12, prompt_tokens: 992, "
-        "output_tokens: 100, sessions: {turns: 6, turn_tokens: 140, think_s: 3, "
-        "context_tokens: 30000}}"
-    )
-    loaded = load(APART, [sessions])
+    loaded = load(APART, [SIX_TURNS])
     outcome, _ = simulate(loaded.scenario, loaded.acceptance())
     found = [(992 + 240 * turn) // 16 * 16 - 16 for turn in range(5)]
     assert outcome.serving.prefix_cache["hit_tokens"] == 2 * sum(found)
@@ -268,6 +272,34 @@ def test_turns_find_their_prompts_where_they_were_read_and_no_outputs() -> None:
     reader = pool_scenarios(loaded.scenario)[0][1]
     assert cached_tokens(reader, written=False) == 2 * sum(found) / 12
     assert cached_tokens(reader) > cached_tokens(reader, written=False)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_store_is_one_for_all_who_read(shared: bool) -> None:
+    """Two replicas read turns by turns; with a store between them each finds what the other has
+    read, and alone a cache of its own finds less.
+    """
+    loaded = load(
+        APART,
+        [
+            SIX_TURNS,
+            "serving.router=round_robin",
+            "serving.pools.0.replicas=2",
+            "serving.memory={prefix_caching: true, tiers: [{name: store, link: nvlink_h100, "
+            f"write: through, shared_by_replicas: {str(shared).lower()}}}]}}",
+        ],
+    )
+    done = service_of(loaded.scenario, loaded.acceptance()).run()
+    readers = [replica.memory for replica in done.replicas[:2]]
+    stores = []
+    for cache in readers:
+        assert isinstance(cache, TieredCache)
+        stores.append(cache.tiers[0].store)
+    assert (stores[0] is stores[1]) == shared
+    hits = sum(cache.hit_tokens for cache in readers if isinstance(cache, TieredCache))
+    reader = pool_scenarios(loaded.scenario)[0][1]
+    whole = cached_tokens(reader, written=False) * 12
+    assert hits == whole if shared else hits < whole
 
 
 def test_what_drafts_cost_a_cache_is_work_of_the_pool_that_reads(tmp_path: Path) -> None:

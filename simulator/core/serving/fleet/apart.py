@@ -19,6 +19,7 @@ from typing import NamedTuple
 from numpy.random import default_rng
 from simpy import Environment
 
+from simulator.core.serving.cache.tiers import BlockStore
 from simulator.core.serving.fleet.between import Between, Luggage, Receiver
 from simulator.core.serving.fleet.handover import Handover, PoolRole
 from simulator.core.serving.metrics import BrokenRunError
@@ -138,13 +139,16 @@ class ApartService(Service):
             fleet = Pools(collector, self.serving.router, environment, between)
         else:
             fleet = Fleet(collector, self.serving.router, environment)
+        shared = self._shared_tiers()
         started: list[Started] = []
         for pool in self.pools:
             for place in range(pool.service.serving.replicas):
                 world = World(0 if place else spans, environment)
-                started.append(
-                    self._start(pool, len(started) + 1, place == 0, world, fleet, on_iteration)
+                log = numbered(on_iteration, len(started) + 1)
+                replica = pool.service.scheduler(
+                    fleet, pool.service.cost.drawn(self.seed), log, shared
                 )
+                started.append(self._start(pool, replica, len(started) + 1, place == 0, world))
         replicas = [one.replica for one in started]
         collector.watch(replicas)
         if isinstance(fleet, Pools):
@@ -176,21 +180,23 @@ class ApartService(Service):
             raise ValueError("pools need to know how requests are handed over")
         return None
 
+    def _shared_tiers(self) -> dict[str, BlockStore]:
+        """Return the empty tiers that the replicas of all pools share, by name; where blocks of one
+        pool are larger than those of another there is room for so many of the largest.
+        """
+        caching = [
+            pool.service for pool in self.pools if pool.service.serving.memory.prefix_caching
+        ]
+        largest = max((service.block_bytes for service in caching), default=0.0)
+        return self.serving.memory.stores(largest, shared=True)
+
     def _start(
-        self,
-        pool: ServicePool,
-        number: int,
-        shown: bool,
-        world: World,
-        fleet: Fleet,
-        on_iteration: OnIteration | None,
+        self, pool: ServicePool, replica: Scheduler, number: int, shown: bool, world: World
     ) -> Started:
         """Start a replica of a pool in its world; ``number`` is its own among all, from 1, and its
         lanes are ``shown``, or not.
         """
         service = pool.service
-        cost = service.cost.drawn(self.seed)
-        replica = service.scheduler(fleet, cost, numbered(on_iteration, number))
         replica.lazy = None  # who is handed over is stepped
         lanes = lanes_of(world, service.strategy, service.cost, service.stages, service.one_lane)
         receiver = None
