@@ -35,8 +35,11 @@ from simulator.core.serving.requests import Request, Requests
 from simulator.core.serving.service import Service, ServiceRun
 from simulator.core.serving.slo import Slo
 from simulator.core.strategies.autoregressive import Autoregressive
+from simulator.report.run.serving import sentences
 from simulator.scenario import load
 from simulator.scenario.caveats import cautions
+from simulator.scenario.evaluate import run, simulate
+from simulator.scenario.expenses import expenses
 from simulator.scenario.explain import explain
 from simulator.studies.plan.search import replicated
 from tests.both_ways import Bursts, differences, eager, told
@@ -529,6 +532,25 @@ def test_a_run_tells_when_replicas_came_and_what_idle_ones_cost(tmp_path: Path) 
     page = (tmp_path / "report/report.md").read_text("utf-8")
     assert "by requests of a replica (target 0.5)" in page
     assert "of them for idle ones" in page
+
+
+def test_a_run_tells_of_every_place_and_of_the_replicas_that_were_there() -> None:
+    """Nothing is drawn of caches over time: most places are empty most of the time."""
+    changes = ["requests.count=60", "serving.memory.prefix_caching=true", "requests.warm_up=20"]
+    loaded = load(SCALED_DAY, [*SHORT, *changes])
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    scaling = outcome.scaling
+    assert scaling
+    assert len(outcome.replicas) == loaded.scenario.serving.copies == 16
+    assert sum(replica.requests for replica in outcome.replicas) == 60
+    assert outcome.cache == ()
+    spent = expenses(loaded.scenario, outcome)
+    assert spent
+    assert spent.usd
+    assert spent.usd_per_million_tokens == pytest.approx(spent.usd / outcome.tokens * 1e6)
+    words = " ".join(sentences(run(loaded)))
+    assert (scaling.least_replicas, scaling.most_replicas) == (2, 10)
+    assert "; 2 to 10 replicas behind" in words
 
 
 def _documented(title: str) -> set[str]:

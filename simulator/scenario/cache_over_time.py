@@ -57,7 +57,11 @@ class CacheOverTime:
 
 
 def caches_over_time(done: ServiceRun) -> Iterator[CacheOverTime]:
-    """Yield the memories over time of each pool that keeps prompts."""
+    """Yield the memories over time of each pool that keeps prompts; nothing where replicas come and
+    go, as a mean over them would count places in which there is none.
+    """
+    if done.scaled:
+        return
     service = done.service
     if not isinstance(service, ApartService):
         yield from _over_time("", done.replicas, service.block_bytes)

@@ -33,7 +33,9 @@ class Expenses(NamedTuple):
     usd_per_hour: float | None
     """Price of all devices of all replicas."""
     usd_per_million_tokens: float | None
-    """Price of a million output tokens, the prompts' work included."""
+    """Price of a million output tokens, the prompts' work included: of the stretch that counts; of
+    the whole run where the number of replicas follows the load.
+    """
     busy_j_per_token: float | None
     """Energy of an output token, all devices at their datasheet's power while their lane is
     busy.
@@ -114,13 +116,15 @@ def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
             ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True))
             * per_token
         )
-    tokens_per_hour = outcome.tokens_per_s * 3600.0
-    per_million = quotient(hourly and hourly * 1e6, tokens_per_hour)
     unpriced = [
         rented.device.name for rented in devices if rented.device.price_usd_per_hour is None
     ]
     names = tuple(dict.fromkeys(unpriced))
     usd = hourly and hourly * outcome.end_s / 3600.0
+    if outcome.scaling:  # an hour costs more in one stretch than in another
+        per_million = quotient(usd and usd * 1e6, outcome.tokens)
+    else:
+        per_million = quotient(hourly and hourly * 1e6, outcome.tokens_per_s * 3600.0)
     idle = None
     if usd is not None and not scenario.serving.pools:
         idle = usd * outcome.idle_s / outcome.replica_s

@@ -387,7 +387,9 @@ class Outcome:
     handover: HandoverOutcome | None = None
     """What went from prefill to decode, where they are apart."""
     cache: tuple[CacheOverTime, ...] = ()
-    """How full the memories are over time, by pool, where prompts are kept."""
+    """How full the memories are over time, by pool, where prompts are kept; empty where the number
+    of replicas follows the load.
+    """
     replica_s: float = 0.0
     """Seconds of all replicas, from their starts to their ends, summed over them."""
     mean_replicas: float = 1.0
@@ -434,7 +436,7 @@ def outcome_of(done: ServiceRun) -> Outcome:
     if pools:
         roles = [pool.name for pool, members in pools for _ in members]
     else:
-        roles = serving.router.roles(serving.replicas)
+        roles = serving.router.roles(len(done.replicas))
     replicas = tuple(
         _replica(replica, end, busy_s, role)
         for replica, busy_s, role in zip(done.replicas, done.busy_s, roles, strict=False)

@@ -329,11 +329,20 @@ def _batch(result: RunResult) -> str:
         behind = f"; {_sizes_of(result.simulated.pools)}"
     elif setup.copies > 1:
         router = setup.router.name.replace("_", " ")
-        most = "up to " if setup.scaling and setup.scaling.moves else ""
-        behind = f"; {most}{setup.copies} replicas behind {router}"
+        behind = f"; {_copies(result.simulated, setup.copies)} replicas behind {router}"
     mean = number(serving.mean_batch, 3)
     up_to = _usual_and_most(serving.batch_s)
     return f"Batch: {mean} requests decode in a step on average, up to {up_to}{behind}."
+
+
+def _copies(outcome: Outcome, stated: int) -> str:
+    """Return how many replicas there were; the fewest and the most where they came and went."""
+    scaling = outcome.scaling
+    if scaling is None:
+        return str(stated)
+    if scaling.least_replicas == scaling.most_replicas:
+        return str(scaling.most_replicas)
+    return f"{scaling.least_replicas} to {scaling.most_replicas}"
 
 
 def _sizes_of(pools: Sequence[PoolOutcome]) -> str:
