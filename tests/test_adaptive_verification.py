@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from simulator import law, run
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
@@ -103,3 +104,8 @@ def test_a_run_takes_the_steps_of_its_law() -> None:
 def test_only_a_chain_is_cut() -> None:
     with pytest.raises(BadInput, match="adaptive verification takes a chain"):
         load(SCENARIO, ["strategy.tree={branching: [2, 1]}"])
+
+
+def test_a_budget_is_of_one_request_at_least() -> None:
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        strategy({0: 0})

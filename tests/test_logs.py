@@ -29,6 +29,21 @@ def records(*values: dict[str, Any]) -> str:
     return "\n".join(json.dumps(value) for value in values)
 
 
+def test_a_part_of_a_mooncake_log_counts_milliseconds_too(tmp_path: Path) -> None:
+    """Its times begin later than 0; hashes called as Mooncake calls them tell its unit."""
+    part = tmp_path / "part.jsonl"
+    lines = [
+        {"timestamp": at, "input_length": 600, "output_length": 9, "hash_ids": [1, at]}
+        for at in (27_000, 30_000, 33_500)
+    ]
+    part.write_text(records(*lines))
+    assert [at for _, at, *_ in read_log(str(part), {}).requests] == [0.0, 3.0, 6.5]
+    for line in lines:
+        del line["hash_ids"]
+    part.write_text(records(*lines) + "\n")
+    assert [at for _, at, *_ in read_log(str(part), {}).requests] == [0.0, 3_000.0, 6_500.0]
+
+
 HEAD = "ts,input_tokens,output_tokens"
 NAMES = {"prompt": "prompt_tokens", "output": "completion_tokens"}
 

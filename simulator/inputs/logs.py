@@ -426,31 +426,32 @@ def _arrivals(
         seconds = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=1)
     else:
         numbers = _numbers(file, table, name, "a time of 0 or later", LATEST)
-        seconds = numbers * _unit_s(numbers[whole], name)
+        hashed = taken.get("hashes") == "hash_ids"
+        seconds = numbers * _unit_s(numbers[whole], name, hashed)
     if "duration_s" not in taken:
         return seconds
     lasted = pd.to_numeric(table[taken["duration_s"]], errors="coerce")
     return seconds - lasted.fillna(0.0)
 
 
-def _unit_s(numbers: "pd.Series[float]", name: str) -> float:
+def _unit_s(numbers: "pd.Series[float]", name: str, hashed: bool) -> float:
     """Return the seconds that a column of times counts in: by the ending of its name, or by how
-    large its numbers are.
+    large its numbers are; ``hashed``: in a log with hashes as Mooncake calls them.
     """
     for ending, unit in UNITS.items():
         if name.lower().endswith(ending):
             return unit
-    if _milliseconds(numbers, name):
+    if _milliseconds(numbers, name, hashed):
         return 1e-3
     earliest = numbers.min()
     return next(unit for least, unit in EPOCHS if earliest >= least)
 
 
-def _milliseconds(numbers: "pd.Series[float]", name: str) -> bool:
+def _milliseconds(numbers: "pd.Series[float]", name: str, hashed: bool) -> bool:
     """Return whether numbers from a beginning are milliseconds: whole ones, called as Mooncake
-    calls them.
+    calls them, and either from 0 on or of a part of a log with its hashes.
     """
-    if name != "timestamp" or numbers.min() != 0:
+    if name != "timestamp" or (numbers.min() != 0 and not hashed):
         return False
     since_1970, _ = EPOCHS[-2]
     return bool(numbers.max() < since_1970 and (numbers % 1 == 0).all())

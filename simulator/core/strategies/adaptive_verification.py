@@ -37,7 +37,9 @@ from simulator.core.strategies.common.traits import Facts, Finding, Traits
 from simulator.core.strategies.tree_sd import Proposing, TreeDurations, TreeSD
 
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
-"""Requests, or draft tokens; far beyond any batch."""
+"""Draft tokens; far beyond any batch."""
+Batch = Annotated[int, Field(ge=1, le=1_000_000_000)]
+"""Requests that are verified together; far beyond any batch."""
 
 LOOKS = 32
 """Budgets that are looked at between the whole windows on both sides of the best one."""
@@ -70,7 +72,7 @@ class AdaptiveVerification(TreeSD, Tunable):
 
     measured_at_tokens: int = Field(default=8_192, ge=1, le=1_000_000_000)
     """Cached tokens at which the costs are measured before a run."""
-    budget_tokens: dict[Count, Count] = Field(default_factory=dict)
+    budget_tokens: dict[Batch, Count] = Field(default_factory=dict)
     """Draft tokens that are verified, of all requests together, by their number; worked out before
     a run, unless stated. Above the largest number they grow with it.
     """
