@@ -130,6 +130,18 @@ def test_devices_of_stages_and_of_drafts_elsewhere_are_counted() -> None:
     assert devices_of(load("vanilla_llama_2_7b_a100").scenario) == {"a100_80g_sxm": 1}
 
 
+def test_a_whole_entry_may_be_set_on_the_command_line(tmp_path: Path) -> None:
+    whole = "strategies={mine: {strategy: autoregressive}}"
+    wide = "hardware.a100={target: {link: nvlink_a100, tensor_parallel: 2}}"
+    plan = small(tmp_path, whole, wide)
+    (one,) = plan.candidates
+    assert one.family == ("a100", "mine")
+    assert one.devices == {"a100_80g_sxm": 2}
+    with pytest.raises(BadInput, match="did you mean 'autoregressive'") as error:
+        small(tmp_path, "strategies={mine: {strategy: autoregresive}}")
+    assert error.value.faults[0].place[0].startswith("--set strategies=")
+
+
 MISTAKES = [
     ({"slo": {"tpot_ms": {"p90": 20}}}, ":", "needs a limit on ttft_ms or e2e_ms"),
     ({"slo": {"ttft_ms": 300}}, "slo.ttft_ms", "percentile"),

@@ -126,6 +126,13 @@ def test_a_line_asks_for_two_classes(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["answer"] == answer
 
 
+def test_a_class_is_named_once() -> None:
+    line = ["plan", *QUESTION, "--traffic", "chat_poisson", "--class", CHAT, "--class", CHAT]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 2
+    assert f"--class {CHAT}: 'chat' is named twice; state it once" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -133,6 +140,7 @@ def test_a_line_asks_for_two_classes(tmp_path: Path) -> None:
         ("chat:share=much", "expected share=0.7"),
         ("chat:tbt=1s", "expected share=0.7"),
         ("chat:ttft=1", "expected a time with its unit"),
+        ("chat:priority=1.7", "priority=1 (a whole number)"),
     ],
 )
 def test_a_class_that_is_none_is_refused(text: str, words: str) -> None:

@@ -267,6 +267,35 @@ def test_an_error_blames_what_was_typed(
     assert words in done.output
 
 
+@pytest.mark.parametrize(
+    ("workload", "option", "value", "remedy"),
+    [
+        ("chat_poisson", "rate", "3", "arrivals.rate_per_s=3"),
+        ("azure_sample", "rate", "3", "arrivals.rate_scale=2"),
+        ("azure_sample", "requests", "20", "count=20"),
+        ("chat_poisson", "columns", "arrival=ts", ""),
+    ],
+)
+def test_what_a_workload_states_is_set_there(
+    tmp_path: Path, workload: str, option: str, value: str, remedy: str
+) -> None:
+    done = asked(tmp_path, **{"traffic": workload, option: value})
+    assert done.exit_code == 2
+    said = f"is for a file, and the workload '{workload}' states it itself; "
+    assert said in done.output
+    if not remedy:
+        assert "leave it out" in done.output
+        return
+    assert f"write --set scenario.requests.{remedy}" in done.output
+    asks = question(tmp_path, requests=workload)
+    read, _ = planned(asks, Catalogue(), (f"scenario.requests.{remedy}",))
+    field, _, number = remedy.rpartition("=")
+    stated: Any = read.candidates[0].loaded.scenario.requests
+    for part in field.split("."):
+        stated = getattr(stated, part)
+    assert stated == float(number)
+
+
 def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never_refused(
     tmp_path: Path,
 ) -> None:

@@ -30,6 +30,8 @@ DRAWS = 20
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 
 
+OF_LOGS = ("rate", "requests", "columns")
+"""Options about a file of requests, which a workload by name has itself."""
 PERCENTILES = (50, 90, 95, 99)
 TIMES = {
     "ttft": "At most so long to the first token (1s)",
@@ -246,7 +248,12 @@ def _read(
         of_time[percentile] = _milliseconds(option, asked[option])
     load = "sessions" if "sessions" in asked else "traffic"
     missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
-    classes = dict(_class(text) for text in asked.get("classes", ()))
+    classes: dict[str, PlainData] = {}
+    for text in asked.get("classes", ()):
+        name, fields = _class(text)
+        if name in classes:
+            raise _fault("class", text, f"'{name}' is named twice; state it once")
+        classes[name] = fields
     limited = all("slo" in given for given in classes.values()) and bool(classes)
     if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")) and not (limited and not slo):
         missing.append("a limit on the wait (--ttft-p95 1s)")
@@ -294,10 +301,12 @@ def _class(text: str) -> tuple[str, PlainData]:
             of_time[percentile or "p95"] = _milliseconds("class", value)
         elif key == "tasks":
             given["tasks"] = value.split("+")
-        elif key in ("share", "priority") and re.fullmatch(r"-?\d*\.?\d+", value):
-            given[key] = float(value) if key == "share" else int(float(value))
+        elif key == "share" and re.fullmatch(r"-?\d*\.?\d+", value):
+            given["share"] = float(value)
+        elif key == "priority" and re.fullmatch(r"-?\d+", value):
+            given["priority"] = int(value)
         else:
-            known = "share=0.7, tasks=a+b, priority=1 or a limit (ttft=1s)"
+            known = "share=0.7, tasks=a+b, priority=1 (a whole number) or a limit (ttft=1s)"
             message = f"expected {known}, got '{key}={value}'"
             raise _fault("class", text, message)
     if slo:
@@ -342,6 +351,7 @@ def _asked_load(asked: PlainData, load: str, catalogue: Catalogue) -> tuple[Any,
 
     requests: Any = asked[load]
     if load == "traffic" and not (Path(requests).suffix or "/" in requests):
+        _refuse_beside_workload(asked, requests, catalogue)
         return requests, ()
     count = asked.get("requests", DEFAULTS["requests"]["value"])
     rate = asked.get("rate")
@@ -360,6 +370,29 @@ def _asked_load(asked: PlainData, load: str, catalogue: Catalogue) -> tuple[Any,
         columns = dict(_pairs("columns", asked.get("columns"), ROLES))
         requests, said = busiest(requests, columns, count, rate, most_tokens)
     return requests, tuple(said)
+
+
+def _refuse_beside_workload(asked: PlainData, workload: str, catalogue: Catalogue) -> None:
+    """Raise :class:`BadInput` for options about a log beside a workload, which has them itself."""
+    from simulator.studies.plan.question import workload_fields
+
+    for option in OF_LOGS:
+        if option not in asked:
+            continue
+        value = asked[option]
+        arrivals = workload_fields(workload, catalogue).get("arrivals") or {}
+        if option == "requests":
+            remedy = f"write --set scenario.requests.count={value}"
+        elif option == "columns":
+            remedy = "leave it out"
+        elif "rate_per_s" in arrivals:
+            remedy = f"write --set scenario.requests.arrivals.rate_per_s={value:g}"
+        else:
+            remedy = (
+                "write --set scenario.requests.arrivals.rate_scale=2 for twice as many a second"
+            )
+        message = f"is for a file, and the workload '{workload}' states it itself; {remedy}"
+        raise _fault(option, value, message)
 
 
 def _milliseconds(option: str, text: str) -> float:

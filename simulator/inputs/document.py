@@ -129,7 +129,7 @@ class Document:
             both = isinstance(value, dict) and isinstance(old, dict) and "value" not in value
             if both and value.get("name", old.get("name")) == old.get("name"):
                 self.merge(overlay, inner)
-                self.places[inner] = overlay.places[inner]
+                self.places[inner] = overlay.place(inner)
             else:
                 places = _below(overlay.places, inner)
                 relative = {path[len(inner) :]: place for path, place in places.items()}

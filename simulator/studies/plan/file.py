@@ -129,6 +129,10 @@ class PlanFile(Frozen):
         return self
 
 
+APART = "prefill and decode apart"
+"""How the name of a combination ends that cannot be split."""
+
+
 class FleetSplit(NamedTuple):
     """Says how many replicas of a fleet read prompts, and how many decode."""
 
@@ -398,6 +402,7 @@ def _part(document: Document, path: Path_) -> Document:
     for inner, place in document.places.items():
         if inner[: len(path)] == path:
             places[inner[len(path) :]] = place
+    places.setdefault((), document.place(path))
     return Document(deepcopy(document.get(path)), places)
 
 
@@ -473,7 +478,7 @@ def _split(
             message = "no output has a second token, so that nothing is decoded"
             raise document.refusal(("apart",), message)
     except BadInput as error:
-        name = f"{whole.name}, prefill and decode apart"
+        name = f"{whole.name}, {APART}"
         return NoCandidate(whole.family, name, _as_set_here(error))
     return replace(whole, loaded=loaded, split=FleetSplit(1, 1))
 

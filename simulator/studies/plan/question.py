@@ -90,6 +90,9 @@ def planned(
     :class:`BadInput` naming the option, and :class:`Infeasible` where nothing has room for the
     model.
     """
+    reaching_in = [one for one in overrides if one.startswith("scenario.requests.")]
+    if reaching_in and isinstance(question.requests, str):
+        question = replace(question, requests=workload_fields(question.requests, catalogue))
     document = amended(written(question, catalogue), overrides, seed)
     data = document.data
     plan = combined(document, catalogue)
@@ -100,7 +103,8 @@ def planned(
             if name in runnable:
                 continue
             ours = [combination for combination in plan.left_out if name in combination.family]
-            first = ours[0]
+            # what lacks memory alone says less of a mistake than another refusal
+            first = min(ours, key=lambda one: one.no_room)
             if len(names) == 1 or not runnable:
                 raise first.error
             del data[part][name]
@@ -155,12 +159,22 @@ def _classed(question: PlanQuestion, catalogue: Catalogue) -> str | PlainData:
     if not question.classes:
         return requests
     if isinstance(requests, str):
-        option = Document({}, {(): (f"--traffic {requests}", 0, 0)})
-        path = catalogue.path("workload", requests, option, ())
-        requests = deepcopy(catalogue.content("workload", path).data)
-        for words in ("about", "source"):
-            requests.pop(words, None)
+        requests = workload_fields(requests, catalogue)
     return requests | {"classes": dict(question.classes)}
+
+
+def workload_fields(workload: str, catalogue: Catalogue) -> PlainData:
+    """Return the load that a workload states, with the whole paths of its files."""
+    option = Document({}, {(): (f"--traffic {workload}", 0, 0)})
+    path = catalogue.path("workload", workload, option, ())
+    requests: PlainData = deepcopy(catalogue.content("workload", path).data)
+    for words in ("about", "source"):
+        requests.pop(words, None)
+    for load in ("arrivals", "sessions"):
+        stated = requests.get(load)
+        if isinstance(stated, dict) and "file" in stated:
+            stated["file"] = str(path.parent / stated["file"])
+    return requests
 
 
 def _refuse_prices_of_others(question: PlanQuestion) -> None:

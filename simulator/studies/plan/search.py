@@ -14,7 +14,8 @@ on beyond their cheapest.
 Nothing is skipped that could be the answer: a pair is left unsimulated only where a bound
 (:mod:`simulator.studies.plan.bounds`) proves that it would miss, and a run is ended early only
 where no later request can mend it. So the answer is that of simulating all pairs, whether or not
-more machines always help. All runs have the same arrivals, lengths and recordings.
+more machines always help; of splits it is that of those that :mod:`simulator.studies.plan.splits`
+looks at. All runs have the same arrivals, lengths and recordings.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +36,7 @@ from simulator.scenario.expenses import Expenses, expenses
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import Drawn
 from simulator.studies.plan.bounds import FleetBounds, SplitBounds
-from simulator.studies.plan.file import Candidate, FleetSplit, Plan
+from simulator.studies.plan.file import APART, Candidate, FleetSplit, Plan
 from simulator.studies.plan.limits import (
     MeasuredLimit,
     limit_name,
@@ -51,6 +52,8 @@ until it is known that they will.
 """
 RuledOut = Callable[[int], tuple[str, Limit] | None]
 """Takes replicas; returns the bound that rules them out and the limit that they break, or None."""
+NONE_OWNED = "one replica needs more than is owned"
+"""Why no fleet is looked at where replicas do both."""
 DEAREST = 2.0
 """Price of a fleet whose prefill and decode are apart, over that of the answer, up to which one is
 looked for.
@@ -448,6 +451,16 @@ def not_recommended(searched: Search) -> Infeasible:
     return Infeasible.at(searched.plan.file.name, message, "least_chance")
 
 
+def _nothing_to_split(plan: Plan) -> str:
+    """Return why there is no split to look at where all fleets are to be split."""
+    if plan.apart:
+        return "a split takes two replicas, and no candidate may have as many"
+    reasons = [entry.reason for entry in plan.left_out if entry.name.endswith(APART)]
+    if reasons:
+        return f"no candidate can be split: {reasons[0]}"
+    return NONE_OWNED
+
+
 def no_answer(
     plan: Plan, nearest: Finding | None, would: Mapping[str, Finding | None]
 ) -> Infeasible:
@@ -456,8 +469,9 @@ def no_answer(
     """
     owned = [too_few(plan, name, fleet) for name, fleet in would.items()]
     if nearest is None:
-        message = "; ".join(["one replica needs more than is owned", *owned])
-        return Infeasible.at(plan.file.name, message, "devices")
+        why = _nothing_to_split(plan) if plan.file.apart == "only" else NONE_OWNED
+        field = "devices" if why == NONE_OWNED else "apart"
+        return Infeasible.at(plan.file.name, "; ".join([why, *owned]), field)
     missed = "; ".join(
         (f"{limit_name(limit)} {seconds * 1e3:,.0f} ms, asked {limit.seconds * 1e3:,.0f}")
         for limit, seconds, kept in nearest.measured

@@ -5,12 +5,12 @@ The devices are those of the answer, or two replicas where it has one; the strat
 answer, in every placement of it that has just so many devices.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from simulator.core.parallel import say
 from simulator.core.plain import PlainData
-from simulator.studies.plan.file import Candidate
+from simulator.studies.plan.file import APART, Candidate, Plan
 from simulator.studies.plan.search import Finding, Search, examine, rank
 from simulator.studies.plan.splits import Balance, balance, split_as
 
@@ -34,6 +34,8 @@ class SplitOrNot:
     """The cheapest split of all that is recommended; None where none was compared."""
     balance: Balance | None
     """The work of a request in the replicas of the split."""
+    missing: str = ""
+    """Which devices are compared that there are fewer of to use, in words; empty for none."""
 
     @property
     def kept(self) -> dict[int, float]:
@@ -77,12 +79,30 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     apart = _best(searched, divided)
     refused = ""
     if apart is None:
-        reasons = [entry.reason for entry in plan.left_out if entry.name.endswith("decode apart")]
-        refused = reasons[0] if reasons else "no split has as many devices"
+        refused = _refused(plan, chosen)
     even = None
     if apart:
         even = balance(apart.candidate.loaded)
-    return SplitOrNot(together, apart, refused, cheapest, even)
+    return SplitOrNot(together, apart, refused, cheapest, even, _missing(plan, devices))
+
+
+def _missing(plan: Plan, devices: Mapping[str, int]) -> str:
+    """Return which of these devices there are fewer of to use, in words."""
+    said = []
+    for name, count in devices.items():
+        usable = plan.file.devices[name].usable
+        if usable < count:
+            said.append(f"{count} x {name} are compared, and {usable} may be used")
+    return "; ".join(said)
+
+
+def _refused(plan: Plan, chosen: Finding) -> str:
+    """Return why the strategy of the answer cannot be split on its hardware."""
+    family = (chosen.candidate.hardware, chosen.candidate.strategy)
+    for entry in plan.left_out:
+        if entry.name.endswith(APART) and entry.family == family:
+            return entry.reason
+    return "no split has as many devices"
 
 
 def _alike(entry: Candidate, other: Candidate) -> bool:

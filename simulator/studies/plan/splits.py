@@ -8,8 +8,7 @@ bounds what goes through (:mod:`simulator.core.serving.fleet.tandem`)::
     together  n / (R + D)
     apart     min(x / R, (n - x) / D)        as much only where x / n = R / (R + D)
 
-So of all splits of n those nearest to that balance are looked at, ``NEAREST`` of them; of steady
-traffic none by which less than ``OVERLOADED`` would be carried by law.
+So of all splits of n those nearest to that balance are looked at, ``NEAREST`` of them.
 """
 
 from collections.abc import Iterator
@@ -19,13 +18,12 @@ from math import inf
 from typing import Any
 
 from simulator.core.serving.fleet.tandem import Tandem
-from simulator.core.serving.load.busier import is_steady
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned
 from simulator.scenario.stability import cached_tokens
 from simulator.studies.plan.file import Candidate, FleetSplit, Plan
 from simulator.studies.plan.limits import limits_of
-from simulator.studies.plan.throughput import OVERLOADED, by_law, full_batch, occupied_s
+from simulator.studies.plan.throughput import full_batch, occupied_s
 
 NEAREST = 2
 """Splits of so many replicas that are looked at: those with the most throughput by law."""
@@ -62,8 +60,7 @@ def balance(loaded: Loaded) -> Balance:
     """Return the balance of a scenario by law."""
     loaded = tuned(loaded)
     prompt, output, _ = loaded.scenario.lengths
-    if loaded.scenario.requests.sessions is not None:
-        prompt -= cached_tokens(loaded.scenario)
+    prompt -= cached_tokens(loaded.scenario, written=False)
     of_prompt, _ = occupied_s(loaded)
     return Balance(prompt * of_prompt, output * _token_s(loaded))
 
@@ -102,9 +99,6 @@ def every_split(plan: Plan) -> Iterator[Candidate]:
     """Yield the splits of a plan that are looked at, of every number of replicas."""
     for candidate in plan.apart:
         even = balance(candidate.loaded)
-        steady = is_steady(candidate.loaded.scenario.requests)
         for replicas in range(max(2, candidate.fewest), candidate.most_replicas + 1):
             for split in even.nearest(replicas):
-                divided = split_as(candidate, split)
-                if not steady or by_law(divided.loaded, replicas) >= OVERLOADED:
-                    yield divided
+                yield split_as(candidate, split)

@@ -60,9 +60,8 @@ def by_law(loaded: Loaded, replicas: int) -> float:
     """
     prompt, output, _ = loaded.scenario.lengths
     of_prompt, of_output = occupied_s(loaded)
-    if loaded.scenario.requests.sessions is not None:
-        prompt -= cached_tokens(loaded.scenario)
     serving = loaded.scenario.serving
+    prompt -= cached_tokens(loaded.scenario, written=not serving.pools)
     if serving.pools:
         decodes = serving.decoding
         queues = Tandem(prompt * of_prompt, 0.0, output * of_output, replicas - decodes, decodes)
