@@ -13,6 +13,8 @@ from hypothesis import given, settings, strategies as st
 from simulator.core.acceptance.sources import Cycle, Rates
 from simulator.core.cost.device import Link
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.serving.cache.fields import KVMemory
+from simulator.core.serving.cache.tiers import MemoryTier, TieredCache
 from simulator.core.serving.fields import routers
 from simulator.core.serving.fleet.apart import ApartService, ServicePool
 from simulator.core.serving.fleet.between import Luggage
@@ -31,7 +33,7 @@ from simulator.core.serving.policies import (
 from simulator.core.serving.requests import Request, Requests
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span
-from tests.pools import BYTE_A_SECOND, apart, handover
+from tests.pools import BYTE_A_SECOND, FREE, apart, handover
 
 TWO = Requests(concurrency=2, count=2, prompt_tokens=8, output_tokens=3)
 
@@ -441,3 +443,27 @@ def test_the_first_token_may_be_shown_where_the_prompt_was_read() -> None:
         luggage=Luggage(lambda tokens: 2.0),
     )
     assert first_and_last(service) == [(1.0, 5.0), (2.0, 7.0)]
+
+
+def test_a_shared_store_has_room_for_the_largest_blocks() -> None:
+    """Of 100 bytes, blocks of 10 for who drafts and of 5 for who only reads: 10 in either."""
+    room = MemoryTier(
+        name="store", link=FREE, room_gb=1e-7, write="through", shared_by_replicas=True
+    )
+    memory = KVMemory(block_tokens=8, prefix_caching=True, tiers=(room,))
+    service = apart({"both": 1, "prefill": 1, "decode": 1}, TWO)
+    pools = []
+    for pool, block_bytes in zip(service.pools, (10.0, 5.0, 99.0), strict=True):
+        caching = memory.model_copy(update={"prefix_caching": pool.role != "decode"})
+        serving = pool.service.serving.model_copy(update={"memory": caching})
+        own = replace(pool.service, serving=serving, block_bytes=block_bytes, kv_tokens=800)
+        pools.append(replace(pool, service=own))
+    serving = service.serving.model_copy(update={"memory": memory})
+    done = replace(service, pools=tuple(pools), serving=serving).run()
+    stores = []
+    for replica in done.replicas[:2]:
+        assert isinstance(replica.memory, TieredCache)
+        stores.append(replica.memory.tiers[0].store)
+    assert stores[0] is stores[1]
+    assert stores[0].room == 10
+    assert not isinstance(done.replicas[2].memory, TieredCache)

@@ -267,6 +267,16 @@ def test_an_error_blames_what_was_typed(
     assert words in done.output
 
 
+def test_a_mistake_is_said_before_what_lacks_memory(tmp_path: Path) -> None:
+    """A 70B has no room on one card with any strategy; that of a mistake is the mistake."""
+    asks = question(tmp_path, model="llama_3_1_70b", devices=("rtx_4060_ti_8g",))
+    with pytest.raises(Infeasible):
+        planned(asks, Catalogue())
+    with pytest.raises(BadInput, match="did you mean 'autoregressive'") as error:
+        planned(asks, Catalogue(), ("strategies.mine={strategy: autoregresive}",))
+    assert not isinstance(error.value, Infeasible)
+
+
 @pytest.mark.parametrize(
     ("workload", "option", "value", "remedy"),
     [

@@ -267,7 +267,7 @@ def split_words(compared: SplitOrNot, chosen: Finding) -> str:
         f"{', '.join(times)}; split, {_met(compared.apart)}, together, {_met(compared.together)}"
     )
     if compared.missing:
-        words += f". To say so {compared.missing}"
+        words += f". The comparison takes {compared.missing}"
     if compared.cheapest is None:
         return f"{words}. No split was found that may be recommended."
     return (

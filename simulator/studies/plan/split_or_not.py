@@ -92,8 +92,8 @@ def _missing(plan: Plan, devices: Mapping[str, int]) -> str:
     for name, count in devices.items():
         usable = plan.file.devices[name].usable
         if usable < count:
-            said.append(f"{count} x {name} are compared, and {usable} may be used")
-    return "; ".join(said)
+            said.append(f"{count} x {name}, of which {usable} may be used")
+    return " and ".join(said)
 
 
 def _refused(plan: Plan, chosen: Finding) -> str:

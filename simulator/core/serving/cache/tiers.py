@@ -527,15 +527,19 @@ def tier_books(pools: Sequence[Blocks]) -> dict[str, Mapping[str, float]]:
     for place in range(len(tiered[0].tiers) if tiered else 0):
         links = [pool.tiers[place] for pool in tiered]
         stores = {id(link.store): link.store for link in links}.values()
-        unit, block_bytes = tiered[0].block_tokens, tiered[0].block_bytes
+        unit = tiered[0].block_tokens
+        moved_bytes = [0.0, 0.0]
+        for pool in tiered:
+            link = pool.tiers[place]
+            moved_bytes[0] += link.loaded_blocks * pool.block_bytes
+            moved_bytes[1] += link.written_blocks * pool.block_bytes
         loaded = sum(link.loaded_blocks for link in links)
-        written = sum(link.written_blocks for link in links)
         books[links[0].tier.name] = {
             "hit_tokens": sum(link.hit_tokens for link in links),
             "loads": sum(link.loads for link in links),
             "loaded_tokens": loaded * unit,
-            "loaded_bytes": loaded * block_bytes,
-            "written_bytes": written * block_bytes,
+            "loaded_bytes": moved_bytes[0],
+            "written_bytes": moved_bytes[1],
             "link_busy_s": sum(link.busy_s for link in links),
             "kept_tokens": sum(len(store.blocks) for store in stores) * unit,
             "evicted_tokens": sum(store.evicted for store in stores) * unit,
