@@ -660,7 +660,8 @@ def test_one_request_is_kept_ahead() -> None:
 
 
 @pytest.mark.full
-def test_two_hundred_thousand_requests_take_no_more_memory_than_a_thousand(tmp_path: Path) -> None:
+def test_two_hundred_thousand_requests_take_no_more_memory_than_a_tenth(tmp_path: Path) -> None:
+    """Books are written 32,768 iterations at a time, which a run of a thousand does not fill."""
     path = tmp_path / "long.csv"
     with path.open("w") as file:
         file.write("arrival_s,prompt_tokens,output_tokens\n")
@@ -676,7 +677,7 @@ def test_two_hundred_thousand_requests_take_no_more_memory_than_a_thousand(tmp_p
     )
     evaluate.simulate(
         loaded.scenario.replace(
-            requests=loaded.scenario.requests.model_copy(update={"count": 1_000})
+            requests=loaded.scenario.requests.model_copy(update={"count": 20_000})
         ),
         loaded.acceptance(),
     )
