@@ -218,6 +218,12 @@ def test_law_and_simulation_of_a_shipped_scenario() -> None:
     assert abs(gap.step_gap) < 1e-9
 
 
+def test_a_law_is_not_told_as_exact_of_steps_that_carry_prompts() -> None:
+    gap = law_gap("classes_vanilla_llama_3_1_8b_4xa100")
+    assert gap.relation.startswith("exact, not shown: prompts travel in the steps")
+    assert not gap.disagreement
+
+
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int) -> None:
     named = replace(fitted, name="speculative_streaming")

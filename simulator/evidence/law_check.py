@@ -34,7 +34,7 @@ from simulator.core.strategies.common.step import Kind
 from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
-from simulator.scenario.agreement import TOLERANCE, agreement
+from simulator.scenario.agreement import TOLERANCE, Agreement, agreement
 from simulator.scenario.evaluate import is_followed, law, law_from, replay, simulate, tuned
 
 CONTEXT = 100
@@ -315,7 +315,7 @@ class LawGap(NamedTuple):
 
     scenario: str
     relation: str
-    """What the law claims: exact, a bound, ..."""
+    """What the law claims, exact, a bound, ..., and why the run cannot show it where that is so."""
     simulated_step_ms: float
     law_step_ms: float
     """With the acceptance and the kinds of steps that the simulation met."""
@@ -354,7 +354,7 @@ def law_gap(name: str) -> LawGap:
     shown = agreement(scenario, marginal, replayed, simulated)
     return LawGap(
         scenario=name,
-        relation=str(shown.claim),
+        relation=_relation(shown),
         simulated_step_ms=simulated.step_s * 1e3,
         law_step_ms=met.step_s * 1e3,
         simulated_tpot_ms=simulated.tpot_s * 1e3,
@@ -362,6 +362,13 @@ def law_gap(name: str) -> LawGap:
         shown=shown.shown,
         disagreement=shown.disagreement,
     )
+
+
+def _relation(shown: Agreement) -> str:
+    """Return what a law claims; where the run cannot show it, also why."""
+    if shown.gap is None and shown.claim.relation != "idealised":
+        return f"{shown.claim}, not shown: {shown.shown}"
+    return str(shown.claim)
 
 
 def law_gaps(spread: Spread) -> Sequence[LawGap]:

@@ -19,7 +19,7 @@ from simulator.core.cost.formats import ACTIVATION_BYTES, FORMATS, Arithmetic, N
 from simulator.core.cost.roofline import Attention, ExpertRoofline, Roofline
 from simulator.core.cost.row_costs import AnyRows, RowsOf
 from simulator.core.numeric import Numbers, p_norm
-from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive
+from simulator.core.quantities import Fraction, Frozen, NonNegative, OneOrMore, Positive, Ranged
 from simulator.core.relation import Relation, by_relation, spreads_by_relation
 
 if TYPE_CHECKING:  # profiles are listed without numpy
@@ -367,6 +367,16 @@ class LogNormalJitter(Frozen):
 
 
 Jitter = Annotated[ExponentialJitter | LogNormalJitter, Field(discriminator="name")]
+
+
+UNMEASURED_START_US = Ranged(
+    value=0.0,
+    low=0.0,
+    high=10_000.0,
+    source="assumed: as the link has it, or as long as an iteration of a scheduler that looks for "
+    "what has come; nobody measured it",
+)
+"""What caches that go over a link may take to begin, beyond its latency."""
 
 
 class Link(Frozen):

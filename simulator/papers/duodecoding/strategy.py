@@ -60,8 +60,9 @@ from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, ordered_sum
 from simulator.core.quantities import NonNegative
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
+from simulator.core.strategies.common.beside import DraftsBeside, overlap_s
 from simulator.core.strategies.common.capabilities import DerivesNumbers, Tunable
-from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.courses import Sums, TellsCourses
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter, branch_rows
 from simulator.core.strategies.common.law import OddsOf
@@ -116,7 +117,11 @@ class SequenceDetail(NamedTuple):
 
 
 class DuoDecoding(
-    TellsCourses, Strategy[DuoDecodingDurations, UnverifiedPrefix], Tunable, DerivesNumbers
+    DraftsBeside,
+    TellsCourses,
+    Strategy[DuoDecodingDurations, UnverifiedPrefix],
+    Tunable,
+    DerivesNumbers,
 ):
     """``sequences`` share a budget of ``gamma`` tokens; ``rule`` makes it c = T_target / T_draft
     where that is less (DUO-1).
@@ -460,28 +465,12 @@ class DuoDecoding(
 
     # ---- the law
 
-    def claim(
-        self,
-        cost: Cost,
-        requests: int,
-        context: int,
-        shares: Mapping[Kind, Numbers],
-        one_lane: bool,
-    ) -> Claim:
-        """Return that the law is exact on two machines, which are the point of the method."""
-        if one_lane:
-            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
-        return EXACT
-
     def step_seconds(self, durations: DuoDecodingDurations, kind: Kind) -> Numbers:
         """Return the seconds of the longer side, with the contention of one memory, and of the
         exchange.
         """
         t = durations
-        overlap = np.maximum(t.target, t.draft) + (t.contention - 1.0) * np.minimum(
-            t.target, t.draft
-        )
-        return overlap + t.send + t.verify + t.reply
+        return overlap_s(t.target, t.draft, t.contention) + t.send + t.verify + t.reply
 
     def chain(self, odds: OddsOf) -> tuple[dict[int, SequenceOdds], dict[int, int]]:
         """Return the odds by every length of tail that is reached from none, and the tail that a

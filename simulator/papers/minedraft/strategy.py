@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
 from simulator.core.acceptance.cursors import Cursor
@@ -31,8 +30,9 @@ from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, occurs
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
+from simulator.core.strategies.common.beside import DraftsBeside, overlap_s
 from simulator.core.strategies.common.chain import cut_to_grants
-from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -45,9 +45,7 @@ from simulator.core.strategies.common.step import (
     intern_kind,
 )
 from simulator.core.strategies.common.traits import Needs, Traits
-
-TOKEN_BYTES = 6
-"""Id and bf16 log-probability of one drafted token on the channel, as in ``vanilla_sd``."""
+from simulator.core.strategies.vanilla_sd import TOKEN_BYTES
 
 
 class MineDraftDurations(NamedTuple):
@@ -93,7 +91,7 @@ class HalvesDetail(NamedTuple):
         return 0
 
 
-class MineDraft(Strategy[MineDraftDurations, HalfState]):
+class MineDraft(DraftsBeside, Strategy[MineDraftDurations, HalfState]):
     """Two halves of a batch take turns between the draft and the target."""
 
     name: Literal["minedraft"] = "minedraft"
@@ -212,30 +210,14 @@ class MineDraft(Strategy[MineDraftDurations, HalfState]):
 
     # ---- the law
 
-    def claim(
-        self,
-        cost: Cost,
-        requests: int,
-        context: int,
-        shares: Mapping[Kind, Numbers],
-        one_lane: bool,
-    ) -> Claim:
-        """Return that the law is exact on two machines, which are the point of the method."""
-        if one_lane:
-            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
-        return EXACT
-
     def step_seconds(self, durations: MineDraftDurations, kind: Kind) -> Numbers:
         """Return the seconds of both parts: the longer side of each, with the contention of one
         memory, and the exchange.
         """
         t = durations
-        parts = (t.verify_first, t.draft), (t.verify_second, t.draft_first)
-        overlap: Numbers = 0.0
-        for verify, draft in parts:
-            overlap = overlap + np.maximum(verify, draft)
-            overlap = overlap + (t.contention - 1.0) * np.minimum(verify, draft)
-        return overlap + t.rv_first + t.rv_second
+        first = overlap_s(t.verify_first, t.draft, t.contention)
+        second = overlap_s(t.verify_second, t.draft_first, t.contention)
+        return first + second + t.rv_first + t.rv_second
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return a share of 1 for the step in which the second half is the larger by one at

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.core.numeric import Numbers
+from simulator.core.strategies.common.beside import overlap_s
 
 
 class MirrorDurations(NamedTuple):
@@ -55,8 +56,7 @@ def eq_10(t: MirrorDurations, waits: bool) -> Numbers:
         late = 0.0
     else:
         late = np.maximum(0.0, t.redraft - t.prefix - t.rv_ee)
-    sides = t.suffix, t.draft + late
-    overlap = np.maximum(*sides) + (t.contention - 1.0) * np.minimum(*sides)
+    overlap = overlap_s(t.suffix, t.draft + late, t.contention)
     return (t.redraft if waits else 0.0) + t.prefix + t.rv_ee + overlap + t.rv_fv
 
 

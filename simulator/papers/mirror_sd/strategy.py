@@ -40,6 +40,7 @@ from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, binomial
 from simulator.core.strategies.common.adaptive import FixedWindow
 from simulator.core.strategies.common.base import LONGEST_WINDOW
+from simulator.core.strategies.common.beside import DraftsBeside
 from simulator.core.strategies.common.capabilities import (
     AddsMemory,
     DerivesNumbers,
@@ -47,7 +48,7 @@ from simulator.core.strategies.common.capabilities import (
     ProvenSteps,
 )
 from simulator.core.strategies.common.chain import ChainStrategy, cut_to_grants
-from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.claim import Claim, Example
 from simulator.core.strategies.common.courses import Course, Sums
 from simulator.core.strategies.common.drafters import StreamingDrafter
 from simulator.core.strategies.common.law import OddsOf
@@ -84,7 +85,9 @@ if TYPE_CHECKING:
 NOTHING = Phase(0.0, {})
 
 
-class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, ProvenSteps):
+class MirrorSD(
+    DraftsBeside, ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, ProvenSteps
+):
     """An early exit at ``exit_layer`` (a layer number, or a share of the depth) sends the top
     ``kappa`` tokens.
 
@@ -507,11 +510,9 @@ class MirrorSD(ChainStrategy[MirrorDurations], AddsMemory, DerivesNumbers, Prove
         """Return that the law is exact where target and draft are two machines, as Eq. 10 takes
         them to be.
         """
-        if one_lane:
-            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
-        if cost.contention > 1.0 and self.others == "proceed":
+        if not one_lane and cost.contention > 1.0 and self.others == "proceed":
             return Claim("idealised", "the contention of a redraft beside the prefix is left out")
-        return EXACT
+        return super().claim(cost, requests, context, shares, one_lane)
 
     def step_seconds(self, durations: MirrorDurations, kind: Kind) -> Numbers:
         """Return the seconds of Eq. 10 with the fallback it leaves out and the contention of one

@@ -32,12 +32,13 @@ from simulator.core.cost.protocol import Cost
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows, together
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, binomial
-from simulator.core.strategies.common.adaptive import Tabled
+from simulator.core.strategies.common.adaptive import Tabled, tabled_window
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
+from simulator.core.strategies.common.beside import DraftsBeside, overlap_s
 from simulator.core.strategies.common.capabilities import Tunable
-from simulator.core.strategies.common.claim import EXACT, Claim, Example
+from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.courses import Sums, TellsCourses
-from simulator.core.strategies.common.drafters import AutoregressiveDrafter, branch_rows
+from simulator.core.strategies.common.drafters import AutoregressiveDrafter
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
     UNLIMITED,
@@ -67,7 +68,7 @@ class PearlDurations(NamedTuple):
     """Not a duration: how much slower target and draft are while both use one memory."""
 
 
-class Pearl(TellsCourses, Strategy[PearlDurations], Tunable):
+class Pearl(DraftsBeside, TellsCourses, Strategy[PearlDurations], Tunable):
     """A window of ``gamma`` is written while the one before is verified, for each request of a
     batch.
     """
@@ -114,8 +115,7 @@ class Pearl(TellsCourses, Strategy[PearlDurations], Tunable):
         """Return the draft tokens of the largest listed batch size not above ``requests``; gamma
         where there is none.
         """
-        sizes = [size for size in self.windows if size <= requests]
-        return min(self.gamma, self.windows[max(sizes)]) if sizes else self.gamma
+        return tabled_window(self.windows, self.gamma, requests)
 
     @property
     def needs(self) -> Needs:
@@ -249,7 +249,7 @@ class Pearl(TellsCourses, Strategy[PearlDurations], Tunable):
 
     def _pass(self, cost: Cost, requests: int, kv_tokens: int) -> Phase:
         """Return one pass of the draft over a row of each request."""
-        return cost.draft(branch_rows(AutoregressiveDrafter(), requests, requests, kv_tokens))
+        return AutoregressiveDrafter().step(cost, requests, requests, kv_tokens)
 
     def timeline(self, lanes: Lanes, durations: PearlDurations, kind: Kind) -> Timeline:
         """Book the two sides, and their messages behind both."""
@@ -260,26 +260,12 @@ class Pearl(TellsCourses, Strategy[PearlDurations], Tunable):
 
     # ---- the law
 
-    def claim(
-        self,
-        cost: Cost,
-        requests: int,
-        context: int,
-        shares: Mapping[Kind, Numbers],
-        one_lane: bool,
-    ) -> Claim:
-        """Return that the law is exact on two machines, which are the point of the method."""
-        if one_lane:
-            return Claim("lower_bound", "target and draft share one lane and cannot overlap")
-        return EXACT
-
     def step_seconds(self, durations: PearlDurations, kind: Kind) -> Numbers:
         """Return the seconds of the longer side, with the contention of one memory, and of the
         exchange.
         """
         t = durations
-        shorter = np.minimum(t.target, t.draft)
-        return np.maximum(t.target, t.draft) + (t.contention - 1.0) * shorter + t.exchange
+        return overlap_s(t.target, t.draft, t.contention) + t.exchange
 
     def kinds(self, odds: OddsOf, requests: int) -> Mapping[Kind, Numbers]:
         """Return the share of each number of requests in post-verify: binomial, as they do not heed

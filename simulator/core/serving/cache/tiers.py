@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import Field, model_validator
 
-from simulator.core.cost.device import Link
+from simulator.core.cost.device import UNMEASURED_START_US, Link
 from simulator.core.quantities import Frozen, Ranged
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.cache.prefixes import PrefixCache
@@ -82,13 +82,7 @@ class MemoryTier(Frozen):
     """Room in tokens."""
     link: Link
     """The link between it and the device; the time of a load is that of this link."""
-    start_up_us: Ranged = Ranged(
-        value=0.0,
-        low=0.0,
-        high=10_000.0,
-        source="assumed: as the link has it, or as long as an iteration of a scheduler that looks "
-        "for what has come; nobody measured it",
-    )
+    start_up_us: Ranged = UNMEASURED_START_US
     """What every load takes beyond the link's latency, in us: look-up, metadata."""
     connections: int = Field(default=1, gt=0, le=MOST_CONNECTIONS)
     """Links side by side that share out a load, as one for each device of the target."""

@@ -18,7 +18,7 @@ from typing import Literal
 from numpy.random import Generator
 from pydantic import Field
 
-from simulator.core.cost.device import Link
+from simulator.core.cost.device import UNMEASURED_START_US, Link
 from simulator.core.quantities import Frozen, Ranged
 
 PoolRole = Literal["prefill", "decode", "both"]
@@ -44,13 +44,7 @@ class Handover(Frozen):
 
     link: Link
     """The link between the pools."""
-    start_up_us: Ranged = Ranged(
-        value=0.0,
-        low=0.0,
-        high=10_000.0,
-        source="assumed: as the link has it, or as long as an iteration of a scheduler that looks "
-        "for what has come; nobody measured it",
-    )
+    start_up_us: Ranged = UNMEASURED_START_US
     """What every handover takes beyond the link's latency, in us: handshake, metadata."""
     connections: int = Field(default=1, gt=0, le=MOST_CONNECTIONS)
     """Links side by side that share out a transfer, as one for each device."""

@@ -41,6 +41,16 @@ Tabled = dict[Annotated[int, Field(gt=0, le=1_000_000)], Annotated[int, Field(ge
 """Draft tokens from each batch size on."""
 
 
+def tabled_window(windows: Tabled, gamma: int, requests: int) -> int:
+    """Return the draft tokens of the largest listed size not above ``requests``; gamma where there
+    is none.
+    """
+    sizes = [size for size in windows if size <= requests]
+    if sizes:
+        return min(gamma, windows[max(sizes)])
+    return gamma
+
+
 class TabledWindow(Frozen):
     """The window changes at each size of the batch that ``windows`` lists."""
 
@@ -51,10 +61,7 @@ class TabledWindow(Frozen):
         """Return the draft tokens of the largest listed size not above ``requests``; gamma where
         there is none.
         """
-        sizes = [size for size in self.windows if size <= requests]
-        if sizes:
-            return min(gamma, self.windows[max(sizes)])
-        return gamma
+        return tabled_window(self.windows, gamma, requests)
 
 
 class WindowTable(TabledWindow):
