@@ -115,32 +115,32 @@ class AdaptiveVerification(TreeSD, Tunable):
             return self
         window = self.window
         survival = 1.0 - np.cumsum(np.asarray(odds(window).accepted, dtype=np.float64))[:window]
-        best = {}
-        for size in range(1, requests + 1):
-            whole = list(range(0, size * window + 1, size))
-            nearest = self._best(cost, survival, size, whole)
-            first = max(0, nearest - size)
-            last = min(size * window, nearest + size)
-            step = max(1, (last - first) // LOOKS)
-            between = sorted({*whole, *range(first, last + 1, step)})
-            best[size] = self._best(cost, survival, size, between)
+        best = {size: self._best(cost, survival, size) for size in range(1, requests + 1)}
         return self.model_copy(update={"budget_tokens": best})
 
-    def _best(
+    def _best(self, cost: Cost, survival: NDArray[np.float64], requests: int) -> int:
+        """Return the budget of most tokens per second of so many requests: every window that is the
+        same for all is looked at, and more budgets around the best of these.
+        """
+        most = requests * self.window
+        alike = range(0, most + 1, requests)
+        nearest = self._best_of(cost, survival, requests, alike)
+        first = max(0, nearest - requests)
+        last = min(most, nearest + requests)
+        around = range(first, last + 1, max(1, (last - first) // LOOKS))
+        return self._best_of(cost, survival, requests, sorted({*alike, *around}))
+
+    def _best_of(
         self, cost: Cost, survival: NDArray[np.float64], requests: int, budgets: Sequence[int]
     ) -> int:
         """Return the budget of most tokens per second by the table, of these, which rise."""
         context = self.measured_at_tokens // requests
-        kept = np.concatenate(([0.0], np.cumsum(np.repeat(survival, requests))))
-        drafted_s = 0.0
-        verified_s = []
-        for budget in budgets:
-            step = self.step(self.kind_with(requests, budget), context)
-            parts = self.durations(cost, step)
-            drafted_s = parts.draft + parts.host
-            verified_s.append(parts.target)
-        seconds = drafted_s + np.maximum.accumulate(np.array(verified_s))
-        return budgets[int(np.argmax((requests + kept[list(budgets)]) / seconds))]
+        steps = [self.step(self.kind_with(requests, budget), context) for budget in budgets]
+        drafted = self.durations(cost, steps[-1])
+        verified_s = np.array([cost.target(step.rows).wall_s for step in steps])
+        seconds = drafted.draft + drafted.host + np.maximum.accumulate(verified_s)
+        kept = np.concatenate(([0.0], np.cumsum(np.repeat(survival, requests))))[list(budgets)]
+        return budgets[int(np.argmax((requests + kept) / seconds))]
 
     # ---- the batch
 
