@@ -1,7 +1,8 @@
 """What a server shows at ``/metrics``: the text format of Prometheus and OpenMetrics, of all
 engines.
 
-A text may hold several scrapes, one behind the other: each series then has a value for each.
+A text may hold several scrapes, one behind the other: each series then has a value for each. The
+parser of ``prometheus_client`` takes one scrape, and names no line of what is wrong in it.
 Source: prometheus.io/docs/instrumenting/exposition_formats.
 """
 
