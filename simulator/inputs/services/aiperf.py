@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
     MS,
+    STATE_NOT_HELD,
     ServedRequest,
     ServiceFile,
     arrivals_of,
@@ -20,6 +21,7 @@ from simulator.inputs.services.measured import (
     known,
     load_of,
     positions_of,
+    sum_of_known,
 )
 from simulator.inputs.services.observed import (
     MeasuredTime,
@@ -197,15 +199,12 @@ def _stated_time(values: Fields, quantity: Quantity, tag: str) -> list[MeasuredT
 
 
 def _summed(file: str, requests: Sequence[ServedRequest]) -> ObservedAcceptance | None:
-    """Return the acceptance of requests, where all of them state it."""
-    drafts = known(request.drafts for request in requests)
-    drafted = known(request.drafted_tokens for request in requests)
-    accepted = known(request.accepted_tokens for request in requests)
+    """Return the acceptance of the requests that state it."""
     return counted(
         file,
-        int(sum(drafts)) if drafts else None,
-        int(sum(drafted)) if drafted else None,
-        int(sum(accepted)) if accepted else None,
+        sum_of_known(request.drafts for request in requests),
+        sum_of_known(request.drafted_tokens for request in requests),
+        sum_of_known(request.accepted_tokens for request in requests),
     )
 
 
@@ -251,9 +250,7 @@ def _histogram(sparse: Fields) -> list[int]:
 
 
 def _not_held(acceptance: ObservedAcceptance | None) -> list[NotHeld]:
-    lacks = [
-        NotHeld(what="queue, KV cache, preemptions", remedy="a scrape of /metrics before and after")
-    ]
+    lacks = [STATE_NOT_HELD]
     if acceptance is None:
         lacks.append(
             NotHeld(

@@ -9,7 +9,7 @@ Their texts are not kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
@@ -21,6 +21,7 @@ from simulator.inputs.services.measured import (
     known,
     load_of,
     positions_of,
+    sum_of_all,
     time_of,
 )
 from simulator.inputs.services.observed import NotHeld, ObservedAcceptance, ObservedLoad
@@ -38,6 +39,19 @@ REMEDIES = {
     "SGLang": "return_spec_tokens_details in the request",
     "TensorRT-LLM": "speculative decoding in the server's configuration",
 }
+STATED = "as the server states it in its answer"
+
+
+class Speculation(NamedTuple):
+    """What an answer says of its drafts."""
+
+    drafts: int | None
+    drafted_tokens: int | None
+    accepted_tokens: int | None
+    steps_by_accepted: Sequence[int]
+    """Drafts that kept no token, one, two, ...; empty where it is not said."""
+    window: int | None = None
+    steps: RequestSteps | None = None
 
 
 def is_answer(values: Fields) -> bool:
@@ -48,33 +62,29 @@ def is_answer(values: Fields) -> bool:
 
 def read_answers(file: str, answers: Sequence[Fields]) -> ServiceFile:
     """Return what answers say; raises :class:`BadInput` where a count contradicts another."""
-    engine = next((name for answer in answers if (name := _engine(answer))), None)
+    engine = next(filter(None, map(_engine, answers)), None)
     requests = []
-    steps = []
-    histograms: list[Sequence[int]] = []
-    windows = set()
+    speculations = []
     for answer in answers:
-        drafted, own_steps, histogram, window = _speculation(answer)
-        requests.append(_request(answer, drafted))
-        histograms += [histogram] if histogram else []
-        steps += [own_steps] if own_steps else []
-        windows |= {window} if window else set()
-    with_drafts = [request for request in requests if request.drafted_tokens]
-    acceptance = summed(file, requests, added(histograms), max(windows, default=None))
-    if acceptance is not None and len(steps) == len(with_drafts):
-        acceptance = acceptance.model_copy(update={"replayable": bool(steps)})
-    times = []
-    for quantity in ("ttft", "tpot", "e2e"):
-        values_ms = known(getattr(request, f"{quantity}_ms") for request in requests)
-        words = "as the server states it in its answer"
-        times += time_of(quantity, "server", file, words, values_ms)
+        speculation = _speculation(answer)
+        requests.append(_request(answer, speculation))
+        speculations.append(speculation)
+    steps = known(each.steps for each in speculations)
+    histogram = added([each.steps_by_accepted for each in speculations])
+    windows = known(each.window for each in speculations)
+    acceptance = summed(file, requests, steps, histogram, max(windows, default=0) or None)
+    ttfts_ms = known(request.ttft_ms for request in requests)
+    e2es_ms = known(request.e2e_ms for request in requests)
     return ServiceFile(
         file=file,
         kind=f"{engine or 'a server'}, {len(answers):,} answer{'' if len(answers) == 1 else 's'}",
         engine=engine,
-        model=answers[0].text("model") if answers else None,
+        model=answers[0].text("model"),
         load=load_of(requests, ObservedLoad()),
-        times=times,
+        times=[
+            *time_of("ttft", "server", file, STATED, ttfts_ms),
+            *time_of("e2e", "server", file, STATED, e2es_ms),
+        ],
         acceptance=acceptance,
         requests=requests,
         steps=steps,
@@ -108,24 +118,27 @@ def vllm_speculation(counts: Fields) -> tuple[RequestSteps | None, list[int]]:
 def summed(
     file: str,
     requests: Sequence[ServedRequest],
+    steps: Sequence[RequestSteps],
     histogram: Sequence[int],
     window: int | None,
 ) -> ObservedAcceptance | None:
-    """Return the acceptance of requests that state their counts."""
+    """Return the acceptance of requests that state their counts; it can be replayed where there are
+    steps of each that drafted.
+    """
     stated = [request for request in requests if request.drafted_tokens is not None]
-    if not stated:
-        return None
-    drafts = [request.drafts for request in stated]
-    accepted = [request.accepted_tokens for request in stated]
-    return counted(
+    acceptance = counted(
         file,
-        None if None in drafts else int(sum(known(drafts))),
-        int(sum(known(request.drafted_tokens for request in stated))),
-        None if None in accepted else int(sum(known(accepted))),
+        sum_of_all([request.drafts for request in stated]),
+        sum_of_all([request.drafted_tokens for request in stated]),
+        sum_of_all([request.accepted_tokens for request in stated]),
         positions_of(histogram),
         histogram,
         window,
     )
+    drafting = [request for request in stated if request.drafted_tokens]
+    if acceptance is not None and len(steps) == len(drafting):
+        return acceptance.model_copy(update={"replayable": True})
+    return acceptance
 
 
 def _engine(answer: Fields) -> str | None:
@@ -165,41 +178,45 @@ def _with(value: Any, name: str, depth: int) -> Mapping[str, Any] | None:
     return None
 
 
-def _speculation(
-    answer: Fields,
-) -> tuple[dict[str, int | None], RequestSteps | None, list[int], int | None]:
-    """Return counts of drafts, steps, histogram and window of an answer."""
+def _speculation(answer: Fields) -> Speculation:
+    """Return what an answer says of its drafts, in the words of the engine that gave it."""
     of_sglang = _with(answer.values, COUNTS_OF_SGLANG, 0)
     if of_sglang is not None:
-        counts = Fields(answer.file, of_sglang, answer.line)
-        histogram: list[int] = []
-        for name in HISTOGRAMS_OF_SGLANG:
-            histogram = histogram or counts.counts(name)
-        drafted = {
-            "drafts": counts.count(COUNTS_OF_SGLANG),
-            "drafted_tokens": _first(*map(counts.count, DRAFTED_OF_SGLANG)),
-            "accepted_tokens": _first(*map(counts.count, ACCEPTED_OF_SGLANG)),
-        }
-        return drafted, None, histogram, None
+        return _sglang_speculation(Fields(answer.file, of_sglang, answer.line))
     counts = answer.inner("metrics").inner("speculative_decoding")
     if "num_draft_tokens" in counts:
         steps, histogram = vllm_speculation(counts)
-        drafted = {
-            "drafts": counts.count("num_spec_steps"),
-            "drafted_tokens": counts.count("num_draft_tokens"),
-            "accepted_tokens": counts.count("num_accepted_draft_tokens"),
-        }
-        return drafted, steps, histogram, counts.count("num_spec_tokens")
+        return Speculation(
+            drafts=counts.count("num_spec_steps"),
+            drafted_tokens=counts.count("num_draft_tokens"),
+            accepted_tokens=counts.count("num_accepted_draft_tokens"),
+            steps_by_accepted=histogram,
+            window=counts.count("num_spec_tokens"),
+            steps=steps,
+        )
     counts = _choice(answer).inner("speculative_decoding")
-    drafted = {
-        "drafts": counts.count("num_spec_steps"),
-        "drafted_tokens": counts.count("total_draft_tokens"),
-        "accepted_tokens": counts.count("total_accepted_draft_tokens"),
-    }
-    return drafted, None, counts.counts("acceptance_histogram"), counts.count("num_spec_tokens")
+    return Speculation(
+        drafts=counts.count("num_spec_steps"),
+        drafted_tokens=counts.count("total_draft_tokens"),
+        accepted_tokens=counts.count("total_accepted_draft_tokens"),
+        steps_by_accepted=counts.counts("acceptance_histogram"),
+        window=counts.count("num_spec_tokens"),
+    )
 
 
-def _request(answer: Fields, drafted: Mapping[str, int | None]) -> ServedRequest:
+def _sglang_speculation(counts: Fields) -> Speculation:
+    histogram: list[int] = []
+    for name in HISTOGRAMS_OF_SGLANG:
+        histogram = histogram or counts.counts(name)
+    return Speculation(
+        drafts=counts.count(COUNTS_OF_SGLANG),
+        drafted_tokens=_first(*map(counts.count, DRAFTED_OF_SGLANG)),
+        accepted_tokens=_first(*map(counts.count, ACCEPTED_OF_SGLANG)),
+        steps_by_accepted=histogram,
+    )
+
+
+def _request(answer: Fields, speculation: Speculation) -> ServedRequest:
     """Return a request as its answer states it."""
     usage = answer.inner("usage")
     meta = answer.inner("meta_info")
@@ -212,9 +229,9 @@ def _request(answer: Fields, drafted: Mapping[str, int | None]) -> ServedRequest
         output_tokens=_first(usage.count("completion_tokens"), meta.count("completion_tokens")),
         ttft_ms=metrics.number("time_to_first_token_ms"),
         e2e_ms=None if latency_s is None else MS * latency_s,
-        drafts=drafted["drafts"],
-        drafted_tokens=drafted["drafted_tokens"],
-        accepted_tokens=drafted["accepted_tokens"],
+        drafts=speculation.drafts,
+        drafted_tokens=speculation.drafted_tokens,
+        accepted_tokens=speculation.accepted_tokens,
     )
 
 

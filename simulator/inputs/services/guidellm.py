@@ -12,6 +12,7 @@ from simulator.inputs.services.answers import added, summed, vllm_speculation
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
     MS,
+    STATE_NOT_HELD,
     RequestSteps,
     ServedRequest,
     ServiceFile,
@@ -19,7 +20,7 @@ from simulator.inputs.services.measured import (
     client_times,
     known,
     load_of,
-    over_all_steps,
+    over_steps_of,
 )
 from simulator.inputs.services.observed import (
     MeasuredTime,
@@ -64,13 +65,41 @@ def read_guidellm(values: Fields) -> list[ServiceFile]:
 
 
 def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
+    """Return what a benchmark holds, by its sums where it does not list each request."""
+    metrics = benchmark.inner("metrics")
+    listed = list(benchmark.inner("requests").objects("successful"))
+    requests: Sequence[ServedRequest] = [_request(request) for request in listed]
+    stated = _stated_load(benchmark)
+    acceptance, steps = _acceptance(file, listed, requests)
+    whole = bool(requests) and stated.requests in (None, 0, len(requests))
+    if whole:
+        stated = stated.model_copy(update=_arrivals(benchmark.inner("requests")))
+        acceptance = over_steps_of(acceptance, requests)
+    else:
+        requests = ()
+        stated = stated.model_copy(update=_stated_lengths(metrics))
+        acceptance = _of_some(acceptance)
+    config = benchmark.inner("config")
+    return ServiceFile(
+        file=file,
+        kind=f"GuideLLM, {config.inner('strategy').text('type_') or 'benchmark'}",
+        model=config.inner("backend").text("model"),
+        load=load_of(requests, stated),
+        times=client_times(file, DEFINITIONS, requests) if whole else _stated_times(file, metrics),
+        acceptance=acceptance,
+        requests=requests,
+        steps=steps,
+        not_held=_not_held(acceptance, whole),
+    )
+
+
+def _stated_load(benchmark: Fields) -> ObservedLoad:
+    """Return the load that a benchmark states in sums."""
     metrics = benchmark.inner("metrics")
     totals = metrics.inner("request_totals")
-    listed = list(benchmark.inner("requests").objects("successful"))
-    requests = [_request(request) for request in listed]
     answered = totals.count("successful")
     strategy = benchmark.inner("config").inner("strategy")
-    stated = ObservedLoad(
+    return ObservedLoad(
         duration_s=benchmark.number("duration"),
         requests=answered,
         failed=totals.count("errored"),
@@ -79,33 +108,6 @@ def _benchmark(file: str, benchmark: Fields) -> ServiceFile:
         output_tokens=_total(metrics, "output_token_count"),
         asked_rate_per_s=strategy.number("rate"),
         most_concurrent=strategy.count("streams"),
-    )
-    whole = bool(requests) and len(requests) == (answered or len(requests))
-    acceptance, steps = _acceptance(file, listed, requests)
-    if whole:
-        stated = stated.model_copy(update=_arrivals(benchmark.inner("requests")))
-    else:
-        acceptance = _of_some(acceptance)
-        lengths = {
-            "prompts": _lengths(metrics, "prompt_token_count"),
-            "outputs": _lengths(metrics, "output_token_count"),
-        }
-        stated = stated.model_copy(update=lengths)
-    if whole and all(request.steps is not None for request in requests):
-        decoded = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
-        chunks = sum(request.steps or 0 for request in requests)
-        acceptance = over_all_steps(acceptance, decoded, chunks)
-    backend = benchmark.inner("config").inner("backend")
-    return ServiceFile(
-        file=file,
-        kind=f"GuideLLM, {strategy.text('type_') or 'benchmark'}",
-        model=backend.text("model"),
-        load=load_of(requests if whole else (), stated),
-        times=client_times(file, DEFINITIONS, requests) if whole else _stated_times(file, metrics),
-        acceptance=acceptance,
-        requests=requests if whole else (),
-        steps=steps,
-        not_held=_not_held(acceptance, whole),
     )
 
 
@@ -144,14 +146,10 @@ def _acceptance(
     steps = []
     for request in listed:
         own_steps, own_histogram = vllm_speculation(_speculation(request))
-        steps += [own_steps] if own_steps else []
+        steps += known([own_steps])
         histogram = added([histogram, own_histogram])
     windows = known(_speculation(request).count("num_spec_tokens") for request in listed)
-    acceptance = summed(file, requests, histogram, round(max(windows, default=0)) or None)
-    drafting = [request for request in requests if request.drafted_tokens]
-    if acceptance is not None and len(steps) == len(drafting):
-        acceptance = acceptance.model_copy(update={"replayable": True})
-    return acceptance, steps
+    return summed(file, requests, steps, histogram, max(windows, default=0) or None), steps
 
 
 def _arrivals(by_end: Fields) -> dict[str, float | None]:
@@ -180,6 +178,13 @@ def _of_some(acceptance: ObservedAcceptance | None) -> ObservedAcceptance | None
 def _total(metrics: Fields, name: str) -> int | None:
     total = metrics.inner(name).inner("successful").number("total_sum")
     return None if total is None else round(total)
+
+
+def _stated_lengths(metrics: Fields) -> dict[str, ObservedLengths | None]:
+    return {
+        "prompts": _lengths(metrics, "prompt_token_count"),
+        "outputs": _lengths(metrics, "output_token_count"),
+    }
 
 
 def _lengths(metrics: Fields, name: str) -> ObservedLengths | None:
@@ -233,9 +238,7 @@ def _stated_times(file: str, metrics: Fields) -> list[MeasuredTime]:
 def _not_held(acceptance: ObservedAcceptance | None, whole: bool) -> list[NotHeld]:
     lacks = [
         NotHeld(what="times between chunks", remedy="vllm bench serve --save-detailed"),
-        NotHeld(
-            what="queue, KV cache, preemptions", remedy="a scrape of /metrics before and after"
-        ),
+        STATE_NOT_HELD,
     ]
     if acceptance is None:
         lacks.append(

@@ -4,7 +4,7 @@ What a client saw request by request goes before its sums, and these before what
 each fills what those before it leave open.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -125,20 +125,22 @@ def _weight(acceptance: ObservedAcceptance) -> tuple[int, int, int]:
 def _contradictions(services: Sequence[ServiceFile]) -> Iterator[str]:
     """Yield where two files about all requests of a run do not agree."""
     whole = [service for service in services if service.whole]
-    for name, words in COUNTS.items():
-        yield from _differing(words, [(each.file, getattr(each.load, name)) for each in whole])
-    for name, words in COUNTS_OF_DRAFTS.items():
-        counts = [
-            (each.file, getattr(each.acceptance, name))
-            for each in whole
-            if each.acceptance is not None
-        ]
-        yield from _differing(words, counts)
+    yield from _differing_counts(whole)
     yield from _differing("engine", [(each.file, each.engine) for each in services])
     # a server may call a model that lies in a folder by any name
     named = [each for each in services if each.model == bare_name(each.model)]
     yield from _differing("model", [(each.file, each.model) for each in named])
     yield from _impossible_times(whole)
+
+
+def _differing_counts(services: Sequence[ServiceFile]) -> Iterator[str]:
+    """Yield where files count other requests, tokens or drafts."""
+    for name, words in COUNTS.items():
+        yield from _differing(words, [(each.file, getattr(each.load, name)) for each in services])
+    drafting = [each for each in services if each.acceptance is not None]
+    for name, words in COUNTS_OF_DRAFTS.items():
+        counts = [(each.file, getattr(each.acceptance, name)) for each in drafting]
+        yield from _differing(words, counts)
 
 
 def _differing(words: str, stated: Sequence[tuple[str, object]]) -> Iterator[str]:
@@ -178,19 +180,7 @@ def _not_held(
     acceptance: ObservedAcceptance | None,
 ) -> Iterator[NotHeld]:
     """Yield what no file holds: what each lacks, but for what another has."""
-    requests = any(service.requests and service.whole for service in services)
-    replayable = acceptance is not None and acceptance.replayable
-    by_position = acceptance is not None and bool(acceptance.kept_share_by_position)
-    held = {
-        "each": requests,
-        "acceptance:": acceptance is not None,
-        "acceptance": acceptance is not None,
-        "acceptance by": by_position,
-        "acceptance step": replayable,
-        "queue,": state.scrapes is not None or state.running_mean is not None,
-        "times": any(service.times for service in services),
-        "requests,": load.requests is not None,
-    }
+    held = _held(services, load, state, acceptance)
     seen = set()
     for service in services:
         for part in service.not_held:
@@ -199,3 +189,22 @@ def _not_held(
             if not known and part.what not in seen:
                 seen.add(part.what)
                 yield part
+
+
+def _held(
+    services: Sequence[ServiceFile],
+    load: ObservedLoad,
+    state: ObservedState,
+    acceptance: ObservedAcceptance | None,
+) -> Mapping[str, bool]:
+    """Return what any file holds, by the words that begin what another lacks."""
+    return {
+        "each": any(service.requests and service.whole for service in services),
+        "acceptance:": acceptance is not None,
+        "acceptance": acceptance is not None,
+        "acceptance by": acceptance is not None and bool(acceptance.kept_share_by_position),
+        "acceptance step": acceptance is not None and acceptance.replayable,
+        "queue,": state.scrapes is not None or state.running_mean is not None,
+        "times": any(service.times for service in services),
+        "requests,": load.requests is not None,
+    }

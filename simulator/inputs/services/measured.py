@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,10 @@ MS = 1e3
 """Milliseconds of a second."""
 SHORTEST_S = 1e-9
 """Shortest time that a rate is of."""
+STATE_NOT_HELD = NotHeld(
+    what="queue, KV cache, preemptions", remedy="a scrape of /metrics before and after"
+)
+Value = TypeVar("Value")
 
 
 class ServedRequest(NamedTuple):
@@ -128,9 +132,25 @@ def client_times(
     return times
 
 
-def known(values: Iterable[float | None]) -> list[float]:
+def known(values: Iterable[Value | None]) -> list[Value]:
     """Return the values that are known."""
     return [value for value in values if value is not None]
+
+
+def sum_of_known(values: Iterable[int | None]) -> int | None:
+    """Return the sum of the values that are known; None where none is."""
+    summed = known(values)
+    return sum(summed) if summed else None
+
+
+def sum_of_all(values: Sequence[int | None]) -> int | None:
+    """Return the sum of values that are all known; None where one is not, or there are none."""
+    return None if None in values else sum_of_known(values)
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """Return the mean of values; None where there are none."""
+    return float(np.mean(values)) if values else None
 
 
 def lengths_of(tokens: Sequence[float]) -> ObservedLengths | None:
@@ -149,39 +169,35 @@ def lengths_of(tokens: Sequence[float]) -> ObservedLengths | None:
 
 def load_of(requests: Sequence[ServedRequest], stated: ObservedLoad) -> ObservedLoad:
     """Return the load of requests; what a file states of it goes before."""
+    given = {name: value for name, value in stated if value is not None}
+    load = _summed(requests).model_copy(update=given)
+    if load.output_tokens_per_s is not None or not load.output_tokens:
+        return load
+    if load.duration_s is None or load.duration_s <= SHORTEST_S:
+        return load
+    rate_per_s = load.output_tokens / load.duration_s
+    return load.model_copy(update={"output_tokens_per_s": rate_per_s})
+
+
+def _summed(requests: Sequence[ServedRequest]) -> ObservedLoad:
+    """Return the load that requests add up to."""
     prompts = [request.prompt_tokens for request in requests]
     outputs = [request.output_tokens for request in requests]
-    cached = [request.cached_tokens for request in requests]
-    sessions = {request.session for request in requests if request.session}
-    turns = known(request.turn for request in requests)
     rate_per_s, variation = arrivals_of(known(request.arrival_s for request in requests))
-    summed = ObservedLoad(
+    sessions = {request.session for request in requests} - {""}
+    turns = known(request.turn for request in requests)
+    return ObservedLoad(
         requests=len(requests) or None,
-        prompt_tokens=_whole_sum(prompts),
-        output_tokens=_whole_sum(outputs),
-        cached_tokens=_whole_sum(cached),
+        prompt_tokens=sum_of_all(prompts),
+        output_tokens=sum_of_all(outputs),
+        cached_tokens=sum_of_all([request.cached_tokens for request in requests]),
         prompts=lengths_of(known(prompts)),
         outputs=lengths_of(known(outputs)),
         arrival_rate_per_s=rate_per_s,
         gap_variation=variation,
         sessions=len(sessions) if len(sessions) < len(requests) else None,
-        most_turns=int(max(turns)) + 1 if turns else None,
+        most_turns=max(turns) + 1 if turns else None,
     )
-    given = {name: value for name, value in stated if value is not None}
-    load = summed.model_copy(update=given)
-    long_enough = load.duration_s is not None and load.duration_s > SHORTEST_S
-    if load.output_tokens_per_s is None and load.output_tokens and long_enough:
-        rate = load.output_tokens / (load.duration_s or 1.0)
-        load = load.model_copy(update={"output_tokens_per_s": rate})
-    return load
-
-
-def _whole_sum(values: Sequence[int | None]) -> int | None:
-    """Return the sum of values that are all known; None where one is not."""
-    summed = [value for value in values if value is not None]
-    if not summed or len(summed) < len(values):
-        return None
-    return sum(summed)
 
 
 def arrivals_of(arrivals_s: Sequence[float]) -> tuple[float | None, float | None]:
@@ -247,6 +263,17 @@ def over_all_steps(
         return acceptance
     update = {"steps": steps, "tokens_per_step": tokens / steps}
     return acceptance.model_copy(update=update)
+
+
+def over_steps_of(
+    acceptance: ObservedAcceptance | None, requests: Sequence[ServedRequest]
+) -> ObservedAcceptance | None:
+    """Return acceptance with the tokens of decode steps of requests, where each states its steps.
+    The first token of a request is of none of them.
+    """
+    steps = sum_of_all([request.steps for request in requests])
+    tokens = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
+    return over_all_steps(acceptance, tokens, steps)
 
 
 def bare_name(model: str | None) -> str | None:

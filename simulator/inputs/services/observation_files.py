@@ -1,13 +1,19 @@
 """``observed.yaml`` and the tables beside it: written, and read back by the same model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
-from simulator.inputs.services.measured import ServedPass, ServedRequest, ServiceFile
+from simulator.inputs.services.measured import (
+    RequestSteps,
+    ServedPass,
+    ServedRequest,
+    ServiceFile,
+    known,
+)
 from simulator.inputs.services.observed import Observed
 from simulator.inputs.writing import csv_text, json_text
 
@@ -41,37 +47,38 @@ def observation_files(observed: Observed, services: Sequence[ServiceFile]) -> Ma
     """
     files: dict[str, str] = {}
     names: dict[str, str] = {}
-    requests = next((each.requests for each in services if each.requests and each.whole), ())
-    passes = [one_pass for each in services for one_pass in each.passes]
-    steps = [request for each in services for request in each.steps]
-    if requests:
-        files[REQUESTS] = _requests_table(requests)
-        names["requests_file"] = REQUESTS
-    if passes:
-        files[PASSES] = csv_text(ServedPass._fields, passes)
-        names["passes_file"] = PASSES
-    if steps:
-        lines = []
-        for request in steps:
-            step = {"accepted": request.accepted, "drafted": request.drafted}
-            lines.append(json_text(step, indent=None) + "\n")
-        files[STEPS] = "".join(lines)
-        names["steps_file"] = STEPS
+    for field, name, table in _tables(services):
+        files[name] = table
+        names[field] = name
     content = observed.model_copy(update=names).model_dump(mode="json", exclude_none=True)
     files[OBSERVED] = yaml.safe_dump(content, sort_keys=False, width=100, allow_unicode=True)
     return files
+
+
+def _tables(services: Sequence[ServiceFile]) -> Iterator[tuple[str, str, str]]:
+    """Yield the tables of files: the field of an observation that names one, its name, its text."""
+    requests = next((each.requests for each in services if each.requests and each.whole), ())
+    if requests:
+        yield "requests_file", REQUESTS, _requests_table(requests)
+    passes = [one_pass for each in services for one_pass in each.passes]
+    if passes:
+        yield "passes_file", PASSES, csv_text(ServedPass._fields, passes)
+    steps = [request for each in services for request in each.steps]
+    if steps:
+        yield "steps_file", STEPS, "".join(map(_steps_line, steps))
+
+
+def _steps_line(steps: RequestSteps) -> str:
+    return json_text(steps._asdict(), indent=None) + "\n"
 
 
 def _requests_table(requests: Sequence[ServedRequest]) -> str:
     """Return requests as CSV, in the order of their arrival; sessions are numbers, and turns
     follow each other where one between them failed.
     """
-    begin_s = min((each.arrival_s for each in requests if each.arrival_s is not None), default=0.0)
+    begin_s = min(known(request.arrival_s for request in requests), default=0.0)
     numbers: dict[str, int] = {}
-    turns: dict[str, list[int]] = {}
-    for request in requests:
-        if request.turn is not None:
-            turns.setdefault(request.session, []).append(request.turn)
+    turns = _turns_by_session(requests)
     rows = []
     for request in sorted(requests, key=lambda request: request.arrival_s or 0.0):
         arrival_s = None
@@ -82,10 +89,19 @@ def _requests_table(requests: Sequence[ServedRequest]) -> str:
             session = numbers.setdefault(request.session, len(numbers))
         turn = request.turn
         if turn is not None:
-            turn = sorted(turns[request.session]).index(turn)
+            turn = turns[request.session].index(turn)
         shown = request._replace(arrival_s=arrival_s, session=str(session), turn=turn)
         rows.append([getattr(shown, name) for name in COLUMNS])
     return csv_text(COLUMNS.values(), rows)
+
+
+def _turns_by_session(requests: Sequence[ServedRequest]) -> Mapping[str, Sequence[int]]:
+    """Return the turns of each session in their order."""
+    turns: dict[str, list[int]] = {}
+    for request in requests:
+        if request.turn is not None:
+            turns.setdefault(request.session, []).append(request.turn)
+    return {session: sorted(each) for session, each in turns.items()}
 
 
 def read_observed(path: Path) -> Observed:

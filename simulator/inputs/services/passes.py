@@ -8,8 +8,6 @@ Source: sglang srt/observability/forward_pass_metrics.py; tensorrt_llm executor 
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
     MS,
@@ -17,11 +15,16 @@ from simulator.inputs.services.measured import (
     ServiceFile,
     counted,
     known,
+    mean_of,
+    sum_of_known,
     time_of,
 )
 from simulator.inputs.services.observed import NotHeld, ObservedState
 
 LATEST_S = 1e10
+REQUESTS_NOT_HELD = NotHeld(
+    what="requests, their lengths and times", remedy="a benchmark beside it"
+)
 
 
 def is_forward_pass(values: Fields) -> bool:
@@ -52,7 +55,7 @@ def read_forward_passes(file: str, records: Sequence[Fields]) -> ServiceFile:
         state=_state(passes),
         passes=passes,
         not_held=[
-            NotHeld(what="requests, their lengths and times", remedy="a benchmark beside it"),
+            REQUESTS_NOT_HELD,
             NotHeld(what="acceptance", remedy="scrapes of /metrics, or answers with their counts"),
         ],
     )
@@ -61,7 +64,7 @@ def read_forward_passes(file: str, records: Sequence[Fields]) -> ServiceFile:
 def _pass(record: Fields, wall_s: float) -> ServedPass:
     scheduled = record.inner("scheduled_requests")
     queued = record.inner("queued_requests")
-    waiting = known([queued.count("num_prefill_requests"), queued.count("num_decode_requests")])
+    waiting = [queued.count("num_prefill_requests"), queued.count("num_decode_requests")]
     return ServedPass(
         rank=record.count("dp_rank") or 0,
         wall_ms=MS * wall_s,
@@ -70,7 +73,7 @@ def _pass(record: Fields, wall_s: float) -> ServedPass:
         prefill_kv_tokens=scheduled.count("sum_prefill_kv_tokens") or 0,
         decode_requests=scheduled.count("num_decode_requests") or 0,
         decode_kv_tokens=scheduled.count("sum_decode_kv_tokens") or 0,
-        waiting_requests=int(sum(waiting)) if waiting else None,
+        waiting_requests=sum_of_known(waiting),
     )
 
 
@@ -78,9 +81,9 @@ def _state(passes: Sequence[ServedPass]) -> ObservedState:
     running = [each.prefill_requests + each.decode_requests for each in passes]
     waiting = known(each.waiting_requests for each in passes)
     return ObservedState(
-        running_mean=_mean(running),
+        running_mean=mean_of(running),
         running_most=max(running, default=None),
-        waiting_mean=_mean(waiting),
+        waiting_mean=mean_of(waiting),
         waiting_most=max(waiting, default=None),
         engine_passes=len(passes),
     )
@@ -91,44 +94,22 @@ def read_iterations(file: str, records: Sequence[Fields]) -> ServiceFile:
     passes = []
     used = []
     hit_rates = []
-    drafts: list[float] = []
-    drafted: list[float] = []
-    accepted: list[float] = []
+    drafts = []
+    drafted = []
+    accepted = []
     for record in records:
-        batch = record.inner("inflightBatchingStats")
-        latency_ms = record.number("iterLatencyMS")
-        if latency_ms:
-            passes.append(
-                ServedPass(
-                    rank=0,
-                    wall_ms=latency_ms,
-                    prefill_requests=batch.count("numContextRequests") or 0,
-                    prefill_tokens=batch.count("numCtxTokens") or 0,
-                    prefill_kv_tokens=0,
-                    decode_requests=batch.count("numGenRequests") or 0,
-                    decode_kv_tokens=0,
-                    waiting_requests=record.count("numQueuedRequests"),
-                )
-            )
+        passes += known([_pass_of_iteration(record)])
         cache = record.inner("kvCacheStats")
-        most = cache.number("maxNumBlocks")
-        blocks = cache.number("usedNumBlocks")
-        if most and blocks is not None:
-            used.append(blocks / most)
+        used += known([_used_share(cache)])
         hit_rates += known([cache.number("cacheHitRate")])
         counts = record.inner("specDecodingStats")
-        drafts += known([counts.count("numRequestsWithDraftTokens")])
-        drafted += known([counts.count("numDraftTokens")])
-        accepted += known([counts.count("numAcceptedTokens")])
-    acceptance = counted(
-        file,
-        int(sum(drafts)) if drafts else None,
-        int(sum(drafted)) if drafted else None,
-        int(sum(accepted)) if accepted else None,
-    )
+        drafts.append(counts.count("numRequestsWithDraftTokens"))
+        drafted.append(counts.count("numDraftTokens"))
+        accepted.append(counts.count("numAcceptedTokens"))
+    acceptance = counted(file, sum_of_known(drafts), sum_of_known(drafted), sum_of_known(accepted))
     state = _state(passes).model_copy(
         update={
-            "kv_used_share_mean": _mean(used),
+            "kv_used_share_mean": mean_of(used),
             "kv_used_share_most": max(used, default=None),
             "hit_rate": hit_rates[-1] if hit_rates else None,
         }
@@ -142,11 +123,32 @@ def read_iterations(file: str, records: Sequence[Fields]) -> ServiceFile:
         state=state,
         passes=passes,
         not_held=[
-            NotHeld(what="requests, their lengths and times", remedy="a benchmark beside it"),
+            REQUESTS_NOT_HELD,
             NotHeld(what="acceptance by position", remedy="answers with speculative_decoding"),
         ],
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
+def _pass_of_iteration(record: Fields) -> ServedPass | None:
+    """Return the pass of an iteration; None where it took no time."""
+    batch = record.inner("inflightBatchingStats")
+    latency_ms = record.number("iterLatencyMS")
+    if not latency_ms:
+        return None
+    return ServedPass(
+        rank=0,
+        wall_ms=latency_ms,
+        prefill_requests=batch.count("numContextRequests") or 0,
+        prefill_tokens=batch.count("numCtxTokens") or 0,
+        prefill_kv_tokens=0,
+        decode_requests=batch.count("numGenRequests") or 0,
+        decode_kv_tokens=0,
+        waiting_requests=record.count("numQueuedRequests"),
+    )
+
+
+def _used_share(cache: Fields) -> float | None:
+    """Return the share of the blocks of a cache that are used."""
+    most = cache.number("maxNumBlocks")
+    used = cache.number("usedNumBlocks")
+    return used / most if most and used is not None else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from simulator.core.faults import BadInput, Fault
+from simulator.core.faults import BadInput, Fault, Place
 from simulator.inputs import reading
 from simulator.inputs.document import readable
 from simulator.inputs.loader import SHIPPED
@@ -179,36 +179,58 @@ def _of_records(file: str, records: Sequence[Fields]) -> list[ServiceFile]:
     for is_run, read_run in OF_ONE:
         if is_run(records[0]):
             runs: list[ServiceFile] = []
-            for record in records:
-                if not is_run(record):
-                    message = "expected a result like the first one"
-                    raise BadInput.at((file, record.line, 1), message)
+            for record in _alike(records, is_run, "a result"):
                 runs += read_run(record)
             return runs
     for is_part, read_parts in OF_MANY:
         if is_part(records[0]):
-            for record in records:
-                if not is_part(record):
-                    message = "expected a record like the first one"
-                    raise BadInput.at((file, record.line, 1), message)
-            return [read_parts(file, records)]
+            return [read_parts(file, list(_alike(records, is_part, "a record")))]
     present = ", ".join(str(name)[:40] for name in list(records[0].values)[:8]) or "nothing"
     raise UnknownService.at(file, f"is no file that is known (it has {present}): expected {KNOWN}")
 
 
+def _alike(
+    records: Sequence[Fields], is_one: Callable[[Fields], bool], what: str
+) -> Iterator[Fields]:
+    """Yield records one by one; raises :class:`BadInput` at the first that is of another kind."""
+    for record in records:
+        if not is_one(record):
+            place = (record.file, record.line, 1)
+            raise BadInput.at(place, f"expected {what} like the first one")
+        yield record
+
+
 def _of_json(path: Path, text: str) -> list[Fields]:
     """Return the objects of JSON, of JSONL, or of a streamed answer."""
-    if _suffix(path) not in LINES and not text.lstrip().startswith(EVENT):
-        try:
-            content = reading.from_json(text)
-        except json.JSONDecodeError as error:
-            lines = [line for line in text.splitlines() if line.strip()]
-            if len(lines) < 2 or not _is_object(lines[0]):
-                message = f"cannot be read as JSON: {error.msg}"
-                raise BadInput.at((path.name, error.lineno, error.colno), message) from error
-        else:
-            listed = content if isinstance(content, list) else [content]
-            return [_fields(path.name, value, 0) for value in listed]
+    if _suffix(path) in LINES or text.lstrip().startswith(EVENT):
+        return _of_lines(path.name, text)
+    try:
+        content = reading.from_json(text)
+    except json.JSONDecodeError as error:
+        if _has_lines_of_json(text):
+            return _of_lines(path.name, text)
+        raise _no_json((path.name, error.lineno, error.colno), error) from error
+    listed = content if isinstance(content, list) else [content]
+    return [_fields(path.name, value, 0) for value in listed]
+
+
+def _has_lines_of_json(text: str) -> bool:
+    """Return whether a text has several lines, the first of them a whole JSON object."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return False
+    try:
+        return isinstance(reading.from_json(lines[0]), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def _no_json(place: Place, error: json.JSONDecodeError) -> BadInput:
+    return BadInput.at(place, f"cannot be read as JSON: {error.msg}")
+
+
+def _of_lines(file: str, text: str) -> list[Fields]:
+    """Return the objects of JSONL, one a line, or of a streamed answer."""
     records = []
     streamed = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -219,10 +241,9 @@ def _of_json(path: Path, text: str) -> list[Fields]:
         if not words or words == "[DONE]":
             continue
         try:
-            records.append(_fields(path.name, reading.from_json(words), number))
+            records.append(_fields(file, reading.from_json(words), number))
         except json.JSONDecodeError as error:
-            message = f"cannot be read as JSON: {error.msg}"
-            raise BadInput.at((path.name, number, error.colno), message) from error
+            raise _no_json((file, number, error.colno), error) from error
     return _last_chunks(records) if streamed else records
 
 
@@ -234,14 +255,6 @@ def _last_chunks(chunks: Sequence[Fields]) -> list[Fields]:
     for chunk in [chunk for chunk in chunks if "usage" in chunk] or chunks:
         last[chunk.text("id") or chunk.inner("meta_info").text("id")] = chunk
     return list(last.values())
-
-
-def _is_object(line: str) -> bool:
-    """Return whether a line is a whole JSON object."""
-    try:
-        return isinstance(reading.from_json(line), dict)
-    except json.JSONDecodeError:
-        return False
 
 
 def _fields(file: str, value: Any, line: int) -> Fields:

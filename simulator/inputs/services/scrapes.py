@@ -31,6 +31,7 @@ from simulator.inputs.services.measured import (
     MS,
     ServiceFile,
     counted,
+    mean_of,
     over_all_steps,
 )
 from simulator.inputs.services.observed import (
@@ -252,6 +253,16 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
         lines += scrape.lines
     _check_whole(in_order)
     values = series(lines, _all_names())
+    engine = _engine_of(file, values)
+    _check_same_process(file, values)
+    for (name, _), scrapes in values.items():
+        if name in _counters():
+            increase(name, scrapes, file)
+    return _service_file(Scrapes(file, engine, values), between_s)
+
+
+def _engine_of(file: str, values: SeriesValues) -> str:
+    """Return the engine that series are of; raises :class:`BadInput` for none or several."""
     engines = []
     for engine in ENGINES:
         if any(name in _names_of(engine) for name, _ in values):
@@ -260,11 +271,7 @@ def read_scrapes(scraped: Sequence[ScrapeText], between_s: float | None = None) 
         what = " and ".join(engines) or "no engine that is known"
         known = ", ".join(ENGINES)
         raise BadInput.at(file, f"holds metrics of {what}; expected those of one of {known}")
-    _check_same_process(file, values)
-    for (name, _), scrapes in values.items():
-        if name in _counters():
-            increase(name, scrapes, file)
-    return _service_file(Scrapes(file, engines[0], values), between_s)
+    return engines[0]
 
 
 def _apart(text: ScrapeText) -> list[ScrapeText]:
@@ -465,13 +472,23 @@ def _lengths(scrapes: Scrapes, what: str) -> ObservedLengths | None:
 
 
 def _acceptance(scrapes: Scrapes, output_tokens: int | None) -> ObservedAcceptance | None:
-    """Return what counters say of drafts, or a gauge where there are none.
+    """Return what counters say of drafts, and gauges beside them or where there are none.
 
     The decode steps of all requests are the counted times between their outputs; each request has
     one output before them, its first token.
     """
+    acceptance = _with_gauges(scrapes, _of_counters(scrapes))
+    outputs = scrapes.histogram("times_s", "itl")
+    firsts = scrapes.histogram("times_s", "ttft")
+    if outputs is None or firsts is None or output_tokens is None or scrapes.engine != "vLLM":
+        return acceptance
+    decoded = output_tokens - round(firsts.values)
+    return over_all_steps(acceptance, decoded, round(outputs.values))
+
+
+def _of_counters(scrapes: Scrapes) -> ObservedAcceptance | None:
     positions = scrapes.by_position()
-    acceptance = counted(
+    return counted(
         scrapes.file,
         scrapes.counter("drafts"),
         scrapes.counter("drafted_tokens"),
@@ -479,20 +496,28 @@ def _acceptance(scrapes: Scrapes, output_tokens: int | None) -> ObservedAcceptan
         positions,
         window=len(positions) or None,
     )
-    by_replica = scrapes.series_of("gauges", "tokens_per_draft").values()
-    lengths = [length for scraped in by_replica for length in scraped if length > 0.0]
-    windows = scrapes.share("window")
-    if lengths and (acceptance is None or acceptance.tokens_per_draft is None):
+
+
+def _with_gauges(
+    scrapes: Scrapes, acceptance: ObservedAcceptance | None
+) -> ObservedAcceptance | None:
+    """Return acceptance with what gauges say: the tokens of a draft where counters do not say them,
+    and the window.
+    """
+    mean = _mean_tokens_per_draft(scrapes)
+    if mean is not None and (acceptance is None or acceptance.tokens_per_draft is None):
         base = acceptance or ObservedAcceptance(file=scrapes.file)
-        acceptance = base.model_copy(update={"tokens_per_draft": float(np.mean(lengths))})
+        acceptance = base.model_copy(update={"tokens_per_draft": mean})
+    windows = scrapes.share("window")
     if acceptance is not None and windows:
         acceptance = acceptance.model_copy(update={"window": round(windows[-1]) or None})
-    outputs = scrapes.histogram("times_s", "itl")
-    firsts = scrapes.histogram("times_s", "ttft")
-    if outputs is None or firsts is None or output_tokens is None or scrapes.engine != "vLLM":
-        return acceptance
-    decoded = output_tokens - round(firsts.values)
-    return over_all_steps(acceptance, decoded, round(outputs.values))
+    return acceptance
+
+
+def _mean_tokens_per_draft(scrapes: Scrapes) -> float | None:
+    """Return the mean that gauges of replicas show; 0 says that nothing was drafted."""
+    by_replica = scrapes.series_of("gauges", "tokens_per_draft").values()
+    return mean_of([length for scraped in by_replica for length in scraped if length > 0.0])
 
 
 def _state(scrapes: Scrapes) -> ObservedState:
@@ -502,31 +527,36 @@ def _state(scrapes: Scrapes) -> ObservedState:
     queried = scrapes.counter("queried_tokens")
     hit = scrapes.counter("hit_tokens")
     passes = scrapes.histogram("lengths", "passes")
-    hit_rate = None
-    rates = scrapes.share("hit_rate")
-    if queried and hit is not None:
-        hit_rate = hit / queried
-    elif (cached := scrapes.counter("cached_tokens")) is not None:
-        prompt_tokens = scrapes.counter("prompt_tokens")
-        hit_rate = cached / prompt_tokens if prompt_tokens else None
-    elif rates:
-        hit_rate = rates[-1]
     return ObservedState(
         scrapes=scrapes.count,
-        running_mean=_mean(running),
+        running_mean=mean_of(running),
         running_most=max(running, default=None),
-        waiting_mean=_mean(waiting),
+        waiting_mean=mean_of(waiting),
         waiting_most=max(waiting, default=None),
-        kv_used_share_mean=_mean(used),
+        kv_used_share_mean=mean_of(used),
         kv_used_share_most=max(used, default=None),
         kv_capacity_tokens=_capacity(scrapes),
         kv_block_tokens=scrapes.info("cache", "block_size"),
         queried_tokens=queried,
         hit_tokens=hit,
-        hit_rate=hit_rate,
+        hit_rate=_hit_rate(scrapes, queried, hit),
         preemptions=scrapes.counter("preemptions"),
         engine_passes=None if passes is None else round(passes.values),
     )
+
+
+def _hit_rate(scrapes: Scrapes, queried: int | None, hit: int | None) -> float | None:
+    """Return the share of prompt tokens found in a cache: by what was looked up in it, else by all
+    prompts, else as a gauge last has it.
+    """
+    if queried and hit is not None:
+        return hit / queried
+    cached = scrapes.counter("cached_tokens")
+    if cached is not None:
+        prompt_tokens = scrapes.counter("prompt_tokens")
+        return cached / prompt_tokens if prompt_tokens else None
+    rates = scrapes.share("hit_rate")
+    return rates[-1] if rates else None
 
 
 def _capacity(scrapes: Scrapes) -> int | None:
@@ -542,10 +572,6 @@ def _capacity(scrapes: Scrapes) -> int | None:
     if stated is None and gauges:
         return round(gauges[-1])
     return stated
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
 
 
 def _not_held(

@@ -7,17 +7,20 @@ is that of the steps that drafted alone.
 
 from collections.abc import Sequence
 from math import inf
+from typing import TypeVar
 
 from simulator.inputs.services.fields import Fields
 from simulator.inputs.services.measured import (
     MS,
+    STATE_NOT_HELD,
     ServedRequest,
     ServiceFile,
     arrivals_of,
     client_times,
     counted,
     load_of,
-    over_all_steps,
+    over_steps_of,
+    sum_of_all,
 )
 from simulator.inputs.services.observed import (
     MeasuredTime,
@@ -40,6 +43,7 @@ KEYS: dict[Quantity, Sequence[str]] = {
     "e2e": ("e2el", "e2e_latency"),
 }
 """How results call a time."""
+Entry = TypeVar("Entry")
 
 
 def is_vllm_bench(values: Fields) -> bool:
@@ -52,17 +56,8 @@ def read_vllm_bench(values: Fields) -> ServiceFile:
     file = values.file
     requests, gaps_ms = served_requests(values)
     load = load_of(requests, stated_load(values))
-    acceptance = _acceptance(values)
+    acceptance = _acceptance(values, requests)
     drafted = acceptance is not None  # by counters that vLLM alone shows
-    if requests and all(request.steps is not None for request in requests):
-        decoded = sum(max(0, (request.output_tokens or 0) - 1) for request in requests)
-        steps = sum(request.steps or 0 for request in requests)
-        acceptance = over_all_steps(acceptance, decoded, steps)
-    elif acceptance is not None:
-        itl_ms = values.number("mean_itl_ms")
-        tpot_ms = values.number("mean_tpot_ms")
-        if itl_ms and tpot_ms:
-            acceptance = acceptance.model_copy(update={"tokens_per_step": itl_ms / tpot_ms})
     return ServiceFile(
         file=file,
         kind="vllm bench serve",
@@ -111,44 +106,46 @@ def served_requests(values: Fields) -> tuple[list[ServedRequest], list[float]]:
     gaps_s = values.lists("itls")
     starts_s = values.numbers("start_times")
     errors = values.entries("errors")
-    lists: dict[str, Sequence[object]] = {
-        "output_lens": outputs,
-        "input_lens": prompts,
-        "itls": gaps_s,
-        "start_times": starts_s,
-        "errors": errors,
-    }
-    for name, entries in lists.items():
-        if entries and len(entries) != len(ttfts_s):
-            message = f"expected {len(ttfts_s):,} entries, as ttfts has, found {len(entries):,}"
-            raise values.fault(name, message)
+    output_tokens = _one_each(values, "output_lens", outputs, len(ttfts_s))
+    prompt_tokens = _one_each(values, "input_lens", prompts, len(ttfts_s))
+    own_gaps_s = _one_each(values, "itls", gaps_s, len(ttfts_s))
+    arrivals_s = _one_each(values, "start_times", starts_s, len(ttfts_s))
+    failures = _one_each(values, "errors", errors, len(ttfts_s))
     requests = []
-    gaps_ms = []
+    gaps_ms: list[float] = []
     for place, ttft_s in enumerate(ttfts_s):
-        if (errors and errors[place]) or not outputs[place]:
+        tokens = output_tokens[place]
+        if failures[place] or not tokens:
             continue
-        tpot_ms = None
-        e2e_ms = None
-        steps = None
-        if gaps_s:
-            own_ms = [MS * gap_s for gap_s in gaps_s[place]]
-            gaps_ms += own_ms
-            steps = len(own_ms)
-            e2e_ms = MS * ttft_s + sum(own_ms)
-            if outputs[place] > 1:
-                tpot_ms = sum(own_ms) / (outputs[place] - 1)
-        requests.append(
-            ServedRequest(
-                arrival_s=starts_s[place] if starts_s else None,
-                prompt_tokens=prompts[place] if prompts else None,
-                output_tokens=outputs[place],
-                ttft_ms=MS * ttft_s,
-                tpot_ms=tpot_ms,
-                e2e_ms=e2e_ms,
-                steps=steps,
-            )
+        request = ServedRequest(
+            arrival_s=arrivals_s[place],
+            prompt_tokens=prompt_tokens[place],
+            output_tokens=tokens,
+            ttft_ms=MS * ttft_s,
         )
+        own_gaps = own_gaps_s[place]
+        if own_gaps is not None:
+            own_ms = [MS * gap_s for gap_s in own_gaps]
+            gaps_ms += own_ms
+            request = request._replace(
+                tpot_ms=sum(own_ms) / (tokens - 1) if tokens > 1 else None,
+                e2e_ms=MS * ttft_s + sum(own_ms),
+                steps=len(own_ms),
+            )
+        requests.append(request)
     return requests, gaps_ms
+
+
+def _one_each(
+    values: Fields, name: str, entries: Sequence[Entry], count: int
+) -> Sequence[Entry | None]:
+    """Return the entry of each request in a list, None where there is no list; raises
+    :class:`BadInput` for a list of another length.
+    """
+    if entries and len(entries) != count:
+        message = f"expected {count:,} entries, as ttfts has, found {len(entries):,}"
+        raise values.fault(name, message)
+    return entries or [None] * count
 
 
 def times_of_means(values: Fields) -> list[MeasuredTime]:
@@ -176,7 +173,23 @@ def times_of_means(values: Fields) -> list[MeasuredTime]:
     return times
 
 
-def _acceptance(values: Fields) -> ObservedAcceptance | None:
+def _acceptance(values: Fields, requests: Sequence[ServedRequest]) -> ObservedAcceptance | None:
+    """Return what the server counted, with the tokens of a step: by the steps of all requests, or
+    the mean ITL over the mean TPOT where these are not known.
+    """
+    acceptance = _counted(values)
+    if acceptance is None:
+        return None
+    if sum_of_all([request.steps for request in requests]) is not None:
+        return over_steps_of(acceptance, requests)
+    itl_ms = values.number("mean_itl_ms")
+    tpot_ms = values.number("mean_tpot_ms")
+    if itl_ms and tpot_ms:
+        return acceptance.model_copy(update={"tokens_per_step": itl_ms / tpot_ms})
+    return acceptance
+
+
+def _counted(values: Fields) -> ObservedAcceptance | None:
     """Return what the server counted while the benchmark ran."""
     drafts = values.count("spec_decode_num_drafts")
     shares = values.numbers("spec_decode_per_position_acceptance_rates")
@@ -207,7 +220,5 @@ def _not_held(
     else:
         remedy = "vllm serve --per-request-spec-decode-metrics detailed, and its answers"
         lacks.append(NotHeld(what="acceptance step by step", remedy=remedy))
-    lacks.append(
-        NotHeld(what="queue, KV cache, preemptions", remedy="a scrape of /metrics before and after")
-    )
+    lacks.append(STATE_NOT_HELD)
     return lacks

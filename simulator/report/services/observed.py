@@ -62,39 +62,47 @@ def load_sentence(load: ObservedLoad, since_it_began: bool) -> str:
     """Return what was asked of the service, perhaps since it began."""
     if load.requests is None and load.output_tokens is None:
         return "Load: unknown."
-    parts = []
-    if load.requests is not None:
-        requests = plural(load.requests, "request")
-        if load.duration_s:
-            requests += f" in {load.duration_s:,.1f} s"
-        elif since_it_began:
-            requests += " since the server began"
-        parts.append(requests)
-    if load.failed:
-        parts.append(f"{load.failed:,} failed")
-    if load.incomplete:
-        parts.append(f"{load.incomplete:,} left under way")
-    if load.arrival_rate_per_s is not None:
-        parts.append(f"{load.arrival_rate_per_s:,.3g} arrive a second")
-    elif load.ended_rate_per_s is not None:
-        parts.append(f"{load.ended_rate_per_s:,.3g} end a second")
-    prompt = _mean_tokens(load.prompt_tokens, load.requests)
-    output = _mean_tokens(load.output_tokens, load.requests)
-    if prompt or output:
-        parts.append(f"{prompt or UNKNOWN} prompt and {output or UNKNOWN} output tokens each")
-    if load.in_flight_mean is not None:
-        parts.append(f"{load.in_flight_mean:,.3g} at a time")
-    if load.output_tokens_per_s is not None:
-        parts.append(f"{load.output_tokens_per_s:,.0f} output tokens a second")
+    parts = [*_requests(load, since_it_began), *_rates_and_lengths(load)]
     if load.sessions:
         parts.append(f"{load.sessions:,} sessions of up to {load.most_turns} turns")
     return f"Load: {', '.join(parts)}."
 
 
+def _requests(load: ObservedLoad, since_it_began: bool) -> Iterator[str]:
+    """Yield how many requests were answered, failed or were left."""
+    if load.requests is not None:
+        answered = plural(load.requests, "request")
+        if load.duration_s:
+            answered += f" in {load.duration_s:,.1f} s"
+        elif since_it_began:
+            answered += " since the server began"
+        yield answered
+    if load.failed:
+        yield f"{load.failed:,} failed"
+    if load.incomplete:
+        yield f"{load.incomplete:,} left under way"
+
+
+def _rates_and_lengths(load: ObservedLoad) -> Iterator[str]:
+    """Yield how fast requests come, how long they are, and how many tokens are made of them."""
+    if load.arrival_rate_per_s is not None:
+        yield f"{load.arrival_rate_per_s:,.3g} arrive a second"
+    elif load.ended_rate_per_s is not None:
+        yield f"{load.ended_rate_per_s:,.3g} end a second"
+    prompt = _mean_tokens(load.prompt_tokens, load.requests)
+    output = _mean_tokens(load.output_tokens, load.requests)
+    if (prompt, output) != (UNKNOWN, UNKNOWN):
+        yield f"{prompt} prompt and {output} output tokens each"
+    if load.in_flight_mean is not None:
+        yield f"{load.in_flight_mean:,.3g} at a time"
+    if load.output_tokens_per_s is not None:
+        yield f"{load.output_tokens_per_s:,.0f} output tokens a second"
+
+
 def _mean_tokens(tokens: int | None, requests: int | None) -> str:
-    """Return mean tokens of a request; empty where they are unknown."""
+    """Return mean tokens of a request."""
     if tokens is None or not requests:
-        return ""
+        return UNKNOWN
     return f"{tokens / requests:,.0f}"
 
 
@@ -163,15 +171,10 @@ def state_sentence(state: ObservedState) -> str:
     parts = []
     if state.hit_rate is not None:
         parts.append(f"{state.hit_rate:.0%} of prompt tokens found in the prefix cache")
-    idle = state.running_most == 0.0 and not state.waiting_most
-    if idle:
+    if state.running_most == 0.0 and not state.waiting_most:
         parts.append("nothing running when it was scraped")
-    elif state.running_most is not None:
-        parts.append(f"up to {plural(round(state.running_most), 'request')} seen running")
-        if state.waiting_most is not None:
-            parts.append(f"{state.waiting_most:,.0f} waiting")
-    if state.kv_used_share_most is not None and not idle:
-        parts.append(f"{state.kv_used_share_most:.0%} of the KV cache used")
+    else:
+        parts += _most_seen(state)
     if state.kv_capacity_tokens is not None:
         parts.append(f"room for {state.kv_capacity_tokens:,} tokens")
     if state.preemptions is not None:
@@ -179,6 +182,16 @@ def state_sentence(state: ObservedState) -> str:
     if not parts:
         return ""
     return f"State: {', '.join(parts)}."
+
+
+def _most_seen(state: ObservedState) -> Iterator[str]:
+    """Yield how many requests were seen running and waiting at most, and how much memory used."""
+    if state.running_most is not None:
+        yield f"up to {plural(round(state.running_most), 'request')} seen running"
+        if state.waiting_most is not None:
+            yield f"{state.waiting_most:,.0f} waiting"
+    if state.kv_used_share_most is not None:
+        yield f"{state.kv_used_share_most:.0%} of the KV cache used"
 
 
 def run_line(observed: Observed) -> str:
