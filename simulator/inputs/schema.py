@@ -1,7 +1,7 @@
 """Plain data becomes frozen models; a fault names the place where the faulty value was written."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import itemgetter
 from pathlib import Path
@@ -143,29 +143,63 @@ def _written_path(document: Document, loc: Path_, missing: bool) -> Path_:
 
 PLAIN_WORDS: list[list[str]] = packaged(Path(__file__).with_name("plain_words.yaml"))
 """Pattern in a message of pydantic, and its replacement in the words of the reference."""
+NUMBER = "number"
+"""The tag of a number among the members of a union that have names."""
 
 
 def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
     """Return what pydantic reports in our words."""
+    message = MESSAGES.get(report["type"], _reworded)
+    return message(model, report, path)
+
+
+def _unknown_field(model: type[BaseModel], report: Any, path: Path_) -> str:
+    return f"unknown field{_perhaps(path, _around(model, report['loc']))}"
+
+
+def _unknown_name(model: type[BaseModel], report: Any, path: Path_) -> str:
+    """Return which of the models that may stand there was perhaps meant by a name."""
+    tag = report["ctx"]["tag"]
+    tags = _quoted(report["ctx"]["expected_tags"])
+    names = [name for name in tags if name != NUMBER]
+    or_else = ", or a number" if NUMBER in tags else ""
+    return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, names)}{or_else}"
+
+
+def _without_name(model: type[BaseModel], report: Any, path: Path_) -> str:
+    possible = ", ".join(sorted(_names_at(model, report["loc"])))
+    return f"needs a field 'name'{': one of ' if possible else ''}{possible}"
+
+
+def _missing(model: type[BaseModel], report: Any, path: Path_) -> str:
+    return "is required and missing"
+
+
+def _told_by_check(model: type[BaseModel], report: Any, path: Path_) -> str:
+    """Return what a check of ours said."""
+    text = str(report["msg"]).removeprefix("Value error, ")
+    return text[0].lower() + text[1:]
+
+
+def _unknown_word(model: type[BaseModel], report: Any, path: Path_) -> str:
+    """Return which words are possible, and which of them was perhaps meant."""
+    near = nearest_name(str(report["input"]), _quoted(report["ctx"]["expected"]))
+    perhaps = f"; did you mean '{near}'?" if near else ""
+    return _reworded(model, report, path) + perhaps
+
+
+def _quoted(words: str) -> list[str]:
+    """Return the words that pydantic puts between quotes."""
+    return re.findall(r"'([^']*)'", words)
+
+
+def _reworded(model: type[BaseModel], report: Any, path: Path_) -> str:
+    """Return what pydantic says in the words of the reference, what else may stand there, and what
+    was given.
+    """
     kind = report["type"]
     given = report.get("input")
-    if kind == "extra_forbidden":
-        return f"unknown field{_perhaps(path, _around(model, report['loc']))}"
-    if kind == "union_tag_invalid":
-        tag = report["ctx"]["tag"]
-        tags = re.findall(r"'([^']*)'", report["ctx"]["expected_tags"])
-        names = [name for name in tags if name != NUMBER]
-        or_else = ", or a number" if NUMBER in tags else ""
-        return f"there is no {path[-1]} '{tag}'{did_you_mean(tag, names)}{or_else}"
-    if kind == "union_tag_not_found":
-        possible = ", ".join(sorted(_names_at(model, report["loc"])))
-        return f"needs a field 'name'{': one of ' if possible else ''}{possible}"
-    if kind == "missing":
-        return "is required and missing"
-    text = str(report["msg"]).removeprefix("Value error, ")
-    text = text[0].lower() + text[1:]
-    if kind in ("value_error", "assertion_error"):
-        return text
+    text = _told_by_check(model, report, path)
     for theirs, ours in PLAIN_WORDS:
         text = re.sub(theirs, ours, text)
     of_number = report["loc"][-1:] == (NUMBER,) and kind.endswith(("_parsing", "_type"))
@@ -174,14 +208,22 @@ def _message(model: type[BaseModel], report: Any, path: Path_) -> str:
     if kind == "model_attributes_type" and isinstance(given, str):
         text += f", as in {{name: {given}}}"
     if isinstance(given, dict | list):
-        shown = ""
-    else:
-        shown = f", got {told(given)}"
-    return f"{text}{shown}{_near(report) if kind == 'literal_error' else ''}"
+        return text
+    return f"{text}, got {told(given)}"
 
 
-NUMBER = "number"
-"""The tag of a number among the members of a union that have names."""
+MESSAGES: dict[str, Callable[[type[BaseModel], Any, Path_], str]] = {
+    "extra_forbidden": _unknown_field,
+    "union_tag_invalid": _unknown_name,
+    "union_tag_not_found": _without_name,
+    "missing": _missing,
+    "value_error": _told_by_check,
+    "assertion_error": _told_by_check,
+    "literal_error": _unknown_word,
+}
+"""Takes the model that was read for, the report and its path; returns the message, by pydantic's
+type of error. All others are pydantic's own in plain words.
+"""
 
 
 def _names_at(model: type[BaseModel], loc: Path_) -> set[str]:
@@ -190,17 +232,9 @@ def _names_at(model: type[BaseModel], loc: Path_) -> set[str]:
     for around in _around(model, loc):
         field = around.model_fields.get(str(loc[-1]))
         for member in _models_in(field.annotation if field else None):
-            if name := getattr(member.model_fields.get("name"), "default", None):
+            if name := _name_of(member):
                 names.add(str(name))
     return names - {"PydanticUndefined"}
-
-
-def _near(report: Any) -> str:
-    """Return which of the words that are possible was perhaps meant; empty where none is near."""
-    near = nearest_name(str(report["input"]), re.findall(r"'([^']*)'", report["ctx"]["expected"]))
-    if near:
-        return f"; did you mean '{near}'?"
-    return ""
 
 
 def _perhaps(path: Path_, around: Sequence[type[BaseModel]]) -> str:
@@ -234,12 +268,12 @@ def _around(model: type[BaseModel], loc: Path_) -> list[type[BaseModel]]:
                 inner += _models_in(outer.model_fields[part].annotation)
         named = [outer for outer in models if getattr(outer, "name", None) == part]
         models = inner or named or models
-    tags = [
-        getattr(outer.model_fields.get("name"), "default", None) for outer in models
-    ]  # by which a union chooses
-    return [
-        outer for outer, tag in zip(models, tags, strict=True) if loc[-2:-1] and tag == loc[-2]
-    ] or models
+    return [outer for outer in models if loc[-2:-1] == (_name_of(outer),)] or models
+
+
+def _name_of(model: type[BaseModel]) -> object:
+    """Return the name by which a union chooses a model; None without one."""
+    return getattr(model.model_fields.get("name"), "default", None)
 
 
 def _models_in(annotation: object) -> list[type[BaseModel]]:

@@ -158,31 +158,45 @@ def caveats(loaded: Loaded, acceptance: Acceptance) -> Iterator[str]:
 
 
 def _about_sessions(scenario: Scenario) -> Iterator[str]:
-    """Yield that some clients never begin a session, and that nobody thinks in sessions of a file
-    that has no times.
-    """
+    """Yield that some clients never begin a session, and what a file of sessions does not say."""
+    sessions = scenario.requests.sessions
+    if sessions is None:
+        return
+    yield from _about_idle_clients(scenario)
+    if isinstance(sessions, SessionFile):
+        yield from _about_counted_characters(sessions)
+        yield from _about_times_of_turns(scenario, sessions)
+
+
+def _about_idle_clients(scenario: Scenario) -> Iterator[str]:
+    """Yield that a closed loop has fewer sessions than clients."""
     requests = scenario.requests
-    if requests.sessions is None:
+    if requests.arrivals is not None or requests.concurrency <= 1:
         return
-    if requests.arrivals is None and requests.concurrency > 1:
-        sessions = sum(1 for _ in requests.counted().turns(scenario.seed))
-        idle = requests.concurrency - sessions
-        if idle > 0:
-            yield (
-                f"{requests.concurrency:,} clients, and there are {sessions:,} sessions in all: "
-                f"{idle:,} never begin one; set requests.concurrency={max(sessions, 1)}, or more "
-                "turns (requests.count)"
-            )
-    if not isinstance(requests.sessions, SessionFile):
-        return
-    if any(session.by_characters for session in requests.sessions.recorded()):
+    sessions = sum(1 for _ in requests.counted().turns(scenario.seed))
+    idle = requests.concurrency - sessions
+    if idle > 0:
         yield (
-            f"tokens of the texts in {Path(requests.sessions.file).name} are not known: "
+            f"{requests.concurrency:,} clients, and there are {sessions:,} sessions in all: "
+            f"{idle:,} never begin one; set requests.concurrency={max(sessions, 1)}, or more "
+            "turns (requests.count)"
+        )
+
+
+def _about_counted_characters(sessions: SessionFile) -> Iterator[str]:
+    """Yield that a file has texts, whose tokens are counted by characters."""
+    if any(session.by_characters for session in sessions.recorded()):
+        yield (
+            f"tokens of the texts in {Path(sessions.file).name} are not known: "
             f"{KNOWN['characters_per_token']:g} characters count as one (assumed)"
         )
-    if requests.sessions.think_s is not None:
+
+
+def _about_times_of_turns(scenario: Scenario, sessions: SessionFile) -> Iterator[str]:
+    """Yield that nobody thinks between turns, where a file has no times."""
+    if sessions.think_s is not None:
         return
-    later = [turn for turns in requests.turns(scenario.seed) for turn in turns[1:]]
+    later = [turn for turns in scenario.requests.turns(scenario.seed) for turn in turns[1:]]
     if later and not any(turn.wait_s or turn.earliest_s for turn in later):
         yield (
             "turns of sessions come as soon as the ones before them have ended, as the file does "

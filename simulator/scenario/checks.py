@@ -12,6 +12,8 @@ from simulator.core.cost.model import ModelSpec
 from simulator.core.cost.placement import Placement
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput, Fault, Infeasible, Path_
+from simulator.core.serving.fields import Serving
+from simulator.core.serving.fleet.scaling import Scaling
 from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.policies import EngineDefault
 from simulator.core.strategies.common.capabilities import drafts_first
@@ -200,6 +202,21 @@ def _wrong_scaling(scenario: Scenario, document: Document) -> Iterator[Fault]:
         )
         yield document.fault(field, message)
         return
+    yield from _wrong_first_replicas(serving, scaling, document)
+    if not scenario.requests.varies:
+        message = (
+            "is for load that changes, and a closed loop has all its clients at any time; set "
+            "requests.arrivals"
+        )
+        yield document.fault(field, message)
+    yield from _wrong_start_of_replicas(scenario, scaling, document)
+    yield from _wrong_measure_of_load(scenario, scaling, document)
+
+
+def _wrong_first_replicas(
+    serving: Serving, scaling: Scaling, document: Document
+) -> Iterator[Fault]:
+    """Yield why a run cannot begin with the replicas that are stated and add to them."""
     if not scaling.least <= serving.replicas <= scaling.most:
         nearest = min(max(serving.replicas, scaling.least), scaling.most)
         message = (
@@ -210,25 +227,34 @@ def _wrong_scaling(scenario: Scenario, document: Document) -> Iterator[Fault]:
     elif len(serving.router.pools(serving.replicas)) > 1:
         message = f"{serving.router.name} divides the replicas it has; choose another router"
         yield document.fault(("serving", "router"), message)
-    if not scenario.requests.varies:
-        message = (
-            "is for load that changes, and a closed loop has all its clients at any time; set "
-            "requests.arrivals"
-        )
-        yield document.fault(field, message)
-    if scaling.link is None and scaling.start_s is None:
+
+
+def _wrong_start_of_replicas(
+    scenario: Scenario, scaling: Scaling, document: Document
+) -> Iterator[Fault]:
+    """Yield why nobody knows for how long a new replica starts."""
+    if scaling.start_s is not None:
+        return
+    field = ("serving", "scaling")
+    if scaling.link is None:
         message = "is where weights of a new replica come from; set start_s, or {link: NAME}"
         yield document.fault((*field, "link"), message)
-    elif scenario.target is None and scaling.start_s is None:
+    elif scenario.target is None:
         message = "stated durations have no weights that could be counted; set start_s"
         yield document.fault((*field, "start_s"), message)
+
+
+def _wrong_measure_of_load(
+    scenario: Scenario, scaling: Scaling, document: Document
+) -> Iterator[Fault]:
+    """Yield why a scenario lacks what its replicas are counted by."""
     if scaling.by == "kv_use" and scenario.kv_tokens is None:
         message = "nothing limits the KV cache, so that no share of it is in use; set kv_tokens"
         yield document.fault(("serving", "memory", "kv_tokens"), message)
     classes = (scenario.requests.classes or {}).values()
     if scaling.by == "slo" and not (scenario.slo or any(given.slo for given in classes)):
         message = "nobody was promised anything; set slo, as slo={ttft_ms: {p99: 500}}"
-        yield document.fault((*field, "by"), message)
+        yield document.fault(("serving", "scaling", "by"), message)
 
 
 def _wrong_prefix_caching(scenario: Scenario, document: Document) -> Iterator[Fault]:

@@ -88,44 +88,75 @@ def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:
     return None
 
 
+class EnergyPerToken(NamedTuple):
+    """Bounds the energy of an output token from below and above (J), with the datasheet's power."""
+
+    busy_j: float
+    """All devices while their lane is busy."""
+    most_j: float
+    """All devices for the whole run."""
+
+
 def expenses(scenario: Scenario, outcome: Outcome) -> Expenses | None:
     """Return what a simulated run costs; None without devices."""
     devices = list(rented_devices(scenario))
-    replicas = 1.0 if scenario.serving.pools else outcome.mean_replicas
     if not devices:
         return None
-    powers = [rented.device.power_w for rented in devices]
+    replicas = 1.0 if scenario.serving.pools else outcome.mean_replicas
     hourly = usd_per_hour(devices)
-    busy = None
-    most = None
     hourly = hourly and replicas * hourly
-    if all(powers):
-        watts = [
-            power.value * rented.number
-            for power, rented in zip(powers, devices, strict=True)
-            if power
-        ]
-        per_token = replicas / outcome.tokens
-        most = ordered_sum(watts) * outcome.end_s * per_token
-        lanes_s = (
-            ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes)
-            for rented in devices
-        )
-        working_s = [min(outcome.end_s, seconds) for seconds in lanes_s]  # mean over replicas
-        busy = (
-            ordered_sum(power * seconds for power, seconds in zip(watts, working_s, strict=True))
-            * per_token
-        )
-    unpriced = [
-        rented.device.name for rented in devices if rented.device.price_usd_per_hour is None
-    ]
-    names = tuple(dict.fromkeys(unpriced))
     usd = hourly and hourly * outcome.end_s / 3600.0
-    if outcome.scaling:  # an hour costs more in one stretch than in another
-        per_million = quotient(usd and usd * 1e6, outcome.tokens)
-    else:
-        per_million = quotient(hourly and hourly * 1e6, outcome.tokens_per_s * 3600.0)
     idle = None
     if usd is not None and not scenario.serving.pools:
         idle = usd * outcome.idle_s / outcome.replica_s
-    return Expenses(hourly, per_million, busy, most, names, usd, idle)
+    energy = _energy_per_token(devices, outcome, replicas)
+    return Expenses(
+        hourly,
+        _usd_per_million_tokens(outcome, usd, hourly),
+        energy and energy.busy_j,
+        energy and energy.most_j,
+        _unpriced(devices),
+        usd,
+        idle,
+    )
+
+
+def _usd_per_million_tokens(
+    outcome: Outcome, usd: float | None, hourly: float | None
+) -> float | None:
+    """Return the price of a million output tokens: of the whole run where an hour costs more in one
+    stretch than in another, else of the stretch that counts.
+    """
+    if outcome.scaling:
+        return quotient(usd and usd * 1e6, outcome.tokens)
+    return quotient(hourly and hourly * 1e6, outcome.tokens_per_s * 3600.0)
+
+
+def _energy_per_token(
+    devices: Iterable[RentedDevices], outcome: Outcome, replicas: float
+) -> EnergyPerToken | None:
+    """Return the energy of an output token; None where a device states no power."""
+    watts = []
+    busy_j = []
+    for rented in devices:
+        power = rented.device.power_w
+        if power is None:
+            return None
+        lanes_s = ordered_sum(outcome.busy_s.get(lane, 0.0) for lane in rented.lanes)
+        working_s = min(outcome.end_s, lanes_s)  # mean over replicas
+        watts.append(power.value * rented.number)
+        busy_j.append(watts[-1] * working_s)
+    per_token = replicas / outcome.tokens
+    return EnergyPerToken(
+        busy_j=ordered_sum(busy_j) * per_token,
+        most_j=ordered_sum(watts) * outcome.end_s * per_token,
+    )
+
+
+def _unpriced(devices: Iterable[RentedDevices]) -> tuple[str, ...]:
+    """Return the names of the devices that state no price, each once."""
+    names = {}
+    for rented in devices:
+        if rented.device.price_usd_per_hour is None:
+            names[rented.device.name] = True
+    return tuple(names)
