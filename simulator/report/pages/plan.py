@@ -215,8 +215,14 @@ def reasons(study: PlanStudy) -> Iterator[tuple[str, str]]:
     if words := owned_words(study):
         yield "Owned", words
     yield "Headroom", headroom_words(study.headroom)
-    if kept := prefix_cache(study.chosen, study.cache_cost):
+    if kept := prefix_cache(chosen, study.cache_cost):
         yield "Prefix cache", kept
+    yield from _other_fleets(study)
+
+
+def _other_fleets(study: PlanStudy) -> Iterator[tuple[str, str]]:
+    """Yield the cheapest fleet of another family that is recommended, and those that are not."""
+    chosen = study.chosen
     families = study.search.by_family.values()
     others = [finding for finding in families if finding is not chosen]
     recommended = [finding for finding in others if study.search.recommended(finding)]
@@ -253,19 +259,8 @@ def split_words(compared: SplitOrNot, chosen: Finding) -> str:
     if compared.together is None:
         return f"{words}: {_met(compared.apart)}; no replicas that do both have as many devices."
     words += f" and together ({compared.together.replicas} x {compared.together.candidate.name}): "
-    times = []
-    for apart, together in zip(compared.apart.measured, compared.together.measured, strict=True):
-        name = limit_name(apart.limit)
-        times.append(f"{name} {_ms(apart.seconds)} instead of {_ms(together.seconds)} ms")
-    gaps = [_longest_gap_s(finding) for finding in (compared.apart, compared.together)]
-    times.append(f"gap between tokens p99 {_ms(gaps[0])} instead of {_ms(gaps[1])} ms")
-    goodput = [goodput_per_s(finding) for finding in (compared.apart, compared.together)]
-    if None not in goodput:
-        good = [number(each or 0.0, 3) for each in goodput]
-        times.append(f"good requests a second {good[0]} instead of {good[1]}")
-    words += (
-        f"{', '.join(times)}; split, {_met(compared.apart)}, together, {_met(compared.together)}"
-    )
+    words += ", ".join(_split_instead(compared.apart, compared.together))
+    words += f"; split, {_met(compared.apart)}, together, {_met(compared.together)}"
     if compared.missing:
         words += f". The comparison takes {compared.missing}"
     if compared.cheapest is None:
@@ -274,6 +269,19 @@ def split_words(compared: SplitOrNot, chosen: Finding) -> str:
         f"{words}. The cheapest split that may be recommended is {fleet(compared.cheapest)}, "
         f"{number(compared.cheapest.cost_usd_per_hour)} USD per hour."
     )
+
+
+def _split_instead(apart: Finding, together: Finding) -> Iterator[str]:
+    """Yield what a split measures instead of the same devices together."""
+    for split, whole in zip(apart.measured, together.measured, strict=True):
+        yield f"{limit_name(split.limit)} {_ms(split.seconds)} instead of {_ms(whole.seconds)} ms"
+    gaps = f"{_ms(_longest_gap_s(apart))} instead of {_ms(_longest_gap_s(together))} ms"
+    yield f"gap between tokens p99 {gaps}"
+    good_apart = goodput_per_s(apart)
+    good_together = goodput_per_s(together)
+    if good_apart is not None and good_together is not None:
+        good = f"{number(good_apart, 3)} instead of {number(good_together, 3)}"
+        yield f"good requests a second {good}"
 
 
 def _met(finding: Finding) -> str:
@@ -429,20 +437,9 @@ def _no_headroom(room: Headroom, times: float) -> str:
 
 def _headroom(room: Headroom, times: float) -> str:
     """Return how many times the planned traffic a fleet carries, and how that is known."""
-    if room.recorded:
-        log = f"the log's {requests_in_words(room.recorded)}"
-    else:
-        log = "arrivals and lengths as stated"
-    if room.recorded is None and not room.steady:
-        log = "the file's sessions"
-        drawn = "begun so many times as fast"
-    elif room.steady:
-        drawn = "drawn again"
-    else:
-        drawn = "once, their bursts so many times as large"
     run = f"{requests_in_words(room.requests)} within {number(room.lasted_s, 2)} s"
     carried = f"{_at_least(room)}{number(times, 2)} times the planned traffic"
-    words = f"{carried} ({log}, {drawn}: {run}, to 5 %)"
+    words = f"{carried} ({_tried(room)}: {run}, to 5 %)"
     if room.interval:
         low, high = room.interval
         between = f"anything between {number(low, 2)} and {number(high, 2)}"
@@ -455,6 +452,16 @@ def _headroom(room: Headroom, times: float) -> str:
             "it up: with all of them it may be less"
         )
     return words
+
+
+def _tried(room: Headroom) -> str:
+    """Return from what more traffic was made, and how."""
+    if room.recorded is None and room.steady:
+        return "arrivals and lengths as stated, drawn again"
+    if room.recorded is None:
+        return "the file's sessions, begun so many times as fast"
+    drawn = "drawn again" if room.steady else "once, their bursts so many times as large"
+    return f"the log's {requests_in_words(room.recorded)}, {drawn}"
 
 
 def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:

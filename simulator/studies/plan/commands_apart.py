@@ -27,6 +27,22 @@ DYNAMO_SOURCE = (
 
 
 @dataclass(frozen=True)
+class DynamoWorker:
+    """States how Dynamo runs a server that reads prompts only, or decodes only."""
+
+    called: int
+    """Words of the server's own command before its options, without the model."""
+    model: str
+    """Option that names the model to Dynamo; empty where the command has it."""
+    options: Callable[[PoolRole], Words]
+    """Returns what stands behind the options of the server."""
+    revision: str
+    """Commit of Dynamo whose example that is from."""
+    version: str
+    """Version of what Dynamo runs there."""
+
+
+@dataclass(frozen=True)
 class PoolProgram:
     """States how a program is told that a server reads prompts only, or decodes only."""
 
@@ -38,19 +54,10 @@ class PoolProgram:
     """Returns what stands behind the command of a server."""
     router: Callable[[Sequence[str], Sequence[str]], list[Words]]
     """Returns the command of the router before these hosts for prefill and for decode, by lines."""
-    called: int
-    """Words of a server's command before its options, without the model."""
-    model: str
-    """Option that names the model to Dynamo; empty where the command has it."""
-    in_graph: Callable[[PoolRole], Words]
-    """Returns the same as ``options`` for a worker of Dynamo."""
-    revision: str
-    """Commit of Dynamo whose example that is from."""
-    version: str
-    """Version of what Dynamo runs there."""
+    dynamo: DynamoWorker
 
 
-def _vllm(role: PoolRole) -> Words:
+def _vllm_options(role: PoolRole) -> Words:
     named = {"prefill": "kv_producer", "decode": "kv_consumer", "both": "kv_both"}
     return ["--kv-transfer-config", _nixl(named[role])]
 
@@ -72,7 +79,7 @@ def _vllm_worker(role: PoolRole) -> Words:
     return ["--disaggregation-mode", role, "--kv-transfer-config", _nixl("kv_both")]
 
 
-def _sglang(role: PoolRole) -> Words:
+def _sglang_options(role: PoolRole) -> Words:
     return ["--disaggregation-mode", role, "--disaggregation-transfer-backend", "nixl"]
 
 
@@ -84,7 +91,7 @@ def _sglang_router(prefill: Sequence[str], decode: Sequence[str]) -> list[Words]
 
 
 def _sglang_worker(role: PoolRole) -> Words:
-    return [*_sglang(role), "--disaggregation-bootstrap-port", "12345"]
+    return [*_sglang_options(role), "--disaggregation-bootstrap-port", "12345"]
 
 
 PROGRAMS = {
@@ -96,13 +103,11 @@ PROGRAMS = {
             "on several machines VLLM_NIXL_SIDE_CHANNEL_HOST is the address of each, on one "
             "VLLM_NIXL_SIDE_CHANNEL_PORT and --port differ"
         ),
-        options=_vllm,
+        options=_vllm_options,
         router=_vllm_router,
-        called=2,
-        model="--model",
-        in_graph=_vllm_worker,
-        revision="14a3b0d9, launch/disagg.sh 11bc2e86",
-        version="1.3.0",
+        dynamo=DynamoWorker(
+            2, "--model", _vllm_worker, "14a3b0d9, launch/disagg.sh 11bc2e86", "1.3.0"
+        ),
     ),
     "sglang": PoolProgram(
         source=(
@@ -110,13 +115,9 @@ PROGRAMS = {
             "read 2026-11"
         ),
         note="on one machine --port and --base-gpu-id differ",
-        options=_sglang,
+        options=_sglang_options,
         router=_sglang_router,
-        called=3,
-        model="",
-        in_graph=_sglang_worker,
-        revision="2ac51dda",
-        version="1.3.1",
+        dynamo=DynamoWorker(3, "", _sglang_worker, "2ac51dda", "1.3.1"),
     ),
 }
 """Programs whose servers can be told, by engine."""
@@ -151,16 +152,16 @@ def scripts_apart(
         said = f"# {pool.role}; its options: {program.source}\n# {program.note}\n"
         scripts[f"{engine}_{pool.role}.sh"] = said + script
         hosts[pool.role] += [f"{pool.role}-{number + 1}" for number in range(pool.replicas)]
-        workers.append(_worker(engine, program, pool, own, ranges, head))
+        workers.append(_worker(engine, program.dynamo, pool, own, ranges, head))
     router = shell_command(program.router(hosts["prefill"], hosts["decode"]))
     scripts[f"{engine}_router.sh"] = f"# before all replicas; {program.source}\n{router}"
-    scripts[DYNAMO] = _graph(engine, program, workers)
+    scripts[DYNAMO] = _graph(engine, program.dynamo, workers)
     return scripts
 
 
 def _worker(
     engine: str,
-    program: PoolProgram,
+    dynamo: DynamoWorker,
     pool: ReplicaPool,
     own: Scenario,
     ranges: Ranges | None,
@@ -169,25 +170,23 @@ def _worker(
     """Return the replicas of a pool as Dynamo names them."""
     served = ENGINES[engine].served(own, ranges, head)
     lines = ENGINES[engine].lines(served) if served else []
-    options = list(chain.from_iterable(lines))[program.called :]
-    if program.model:
-        options.insert(0, program.model)
+    options = list(chain.from_iterable(lines))[dynamo.called :]
+    if dynamo.model:
+        options.insert(0, dynamo.model)
     devices = served.target.tensor_parallel * max(1, served.stages) if served else 1
-    command = ["python3", "-m", f"dynamo.{engine}"]
-    limits = {"limits": {"nvidia.com/gpu": str(devices)}}
     container: PlainData = {
-        "args": [*options, *program.in_graph(pool.role)],
-        "command": command,
+        "args": [*options, *dynamo.options(pool.role)],
+        "command": ["python3", "-m", f"dynamo.{engine}"],
         "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
-        **_main(engine, program),
-        "resources": limits,
+        **_main(engine, dynamo),
+        "resources": {"limits": {"nvidia.com/gpu": str(devices)}},
     }
     return _component(pool.role, container, pool.replicas)
 
 
-def _main(engine: str, program: PoolProgram) -> PlainData:
+def _main(engine: str, dynamo: DynamoWorker) -> PlainData:
     """Return what a container is called and made of."""
-    image = f"nvcr.io/nvidia/ai-dynamo/{engine}-runtime:{program.version}"
+    image = f"nvcr.io/nvidia/ai-dynamo/{engine}-runtime:{dynamo.version}"
     return {"image": image, "name": "main"}
 
 
@@ -197,14 +196,14 @@ def _component(kind: str, container: PlainData, replicas: int) -> PlainData:
     return {"name": kind, "podTemplate": template, "replicas": replicas, "type": kind}
 
 
-def _graph(engine: str, program: PoolProgram, workers: Sequence[PlainData]) -> str:
+def _graph(engine: str, dynamo: DynamoWorker, workers: Sequence[PlainData]) -> str:
     """Return the graph of a frontend and its workers, for ``kubectl apply``."""
-    frontend = _component("frontend", _main(engine, program), 1)
+    frontend = _component("frontend", _main(engine, dynamo), 1)
     graph = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": {"name": f"{engine}-apart"},
         "spec": {"components": [frontend, *workers]},
     }
-    source = DYNAMO_SOURCE.format(name=engine, revision=program.revision)
+    source = DYNAMO_SOURCE.format(name=engine, revision=dynamo.revision)
     return f"# {source}\n" + yaml.safe_dump(graph, sort_keys=False, width=120)

@@ -324,6 +324,16 @@ def amended(document: Document, overrides: tuple[str, ...], seed: int | None) ->
     return document
 
 
+class _Sources(NamedTuple):
+    """What candidates are made from: a plan as it was read, its document, which knows the places of
+    faults, and the catalogue that has what both name.
+    """
+
+    file: PlanFile
+    document: Document
+    catalogue: Catalogue
+
+
 def combined(document: Document, catalogue: Catalogue) -> Plan:
     """Return a plan with every combination of its entries, entries that fit nothing else among
     them.
@@ -331,13 +341,14 @@ def combined(document: Document, catalogue: Catalogue) -> Plan:
     Raises :class:`BadInput` for faults of the file itself.
     """
     file = validate(PlanFile, document)
+    sources = _Sources(file, document, catalogue)
     base = _base(document, catalogue)
     candidates = []
     too_large = []
     apart = []
     left_out = []
     for names in product(file.hardware, file.strategies):
-        for combination in _combinations(file, document, base, catalogue, *names):
+        for combination in _combinations(sources, base, *names):
             if isinstance(combination, NoCandidate):
                 left_out.append(combination)
             elif combination.split:
@@ -364,18 +375,24 @@ def _more_than_owned(file: PlanFile, document: Document, candidate: Candidate) -
 
 
 def _check_entries(plan: Plan) -> None:
-    """Raise the fault of an entry that runs with nothing else in the file."""
+    """Raise the fault of an entry that runs with nothing else in the file; that it has no room
+    only where nothing in the file runs.
+    """
+    nothing_runs = not (plan.candidates or plan.too_large)
+    for failed in _entries_that_never_run(plan):
+        wrong = [entry for entry in failed if not entry.no_room]
+        if wrong or nothing_runs:
+            raise (wrong or failed)[0].error
+
+
+def _entries_that_never_run(plan: Plan) -> Iterator[list[NoCandidate]]:
+    """Yield the combinations of every entry that runs with nothing else in the file."""
+    runnable = (*plan.candidates, *plan.too_large)
     for part, names in enumerate((plan.file.hardware, plan.file.strategies)):
+        running = {candidate.family[part] for candidate in runnable}
         for name in names:
-            runnable = (*plan.candidates, *plan.too_large)
-            if not any(candidate.family[part] == name for candidate in runnable):
-                errors = []
-                for combination in plan.left_out:
-                    if combination.family[part] == name:
-                        errors.append(combination.error)
-                wrong = [error for error in errors if not isinstance(error, Infeasible)]
-                if wrong or not runnable:
-                    raise (wrong or errors)[0]
+            if name not in running:
+                yield [entry for entry in plan.left_out if entry.family[part] == name]
 
 
 def _base(document: Document, catalogue: Catalogue) -> Document:
@@ -407,14 +424,10 @@ def _part(document: Document, path: Path_) -> Document:
 
 
 def _combinations(
-    file: PlanFile,
-    document: Document,
-    base: Document,
-    catalogue: Catalogue,
-    hardware: str,
-    strategy: str,
+    sources: _Sources, base: Document, hardware: str, strategy: str
 ) -> Iterator[Candidate | NoCandidate]:
     """Yield every setting of one family."""
+    _, document, catalogue = sources
     paths = (("hardware", hardware), ("strategies", strategy))
     parts = [_part(document, path) for path in paths]
     axes: dict[str, list[Any]] = {}
@@ -430,33 +443,34 @@ def _combinations(
         return
     for values in product(*axes.values()):
         settings = tuple(zip(axes, values, strict=True))
-        scenario = deepcopy(merged)
-        try:
-            for field_path, value in settings:
-                scenario.override(f"{field_path}={in_a_line(value)}")
-                catalogue.expand(scenario)
-            apart = None if file.apart == "no" else deepcopy(scenario)
-            whole = _candidate(
-                file, document, checked(scenario, catalogue), hardware, strategy, settings
-            )
-            yield whole
-            if apart is not None:
-                yield _split(file, document, whole, apart, catalogue)
-        except BadInput as error:
-            words = [f"{field_path} {_short(value)}" for field_path, value in settings]
-            yield NoCandidate(
-                (hardware, strategy),
-                ", ".join([f"{strategy} on {hardware}", *words]),
-                _as_set_here(error),
-            )
+        yield from _with_settings(sources, deepcopy(merged), hardware, strategy, settings)
 
 
-def _split(
-    file: PlanFile, document: Document, whole: Candidate, scenario: Document, catalogue: Catalogue
-) -> Candidate | NoCandidate:
+def _with_settings(
+    sources: _Sources, scenario: Document, hardware: str, strategy: str, settings: Settings
+) -> Iterator[Candidate | NoCandidate]:
+    """Yield a family's scenario with its varied fields set, and split where the plan says so."""
+    try:
+        for field_path, value in settings:
+            scenario.override(f"{field_path}={in_a_line(value)}")
+            sources.catalogue.expand(scenario)
+        apart = None if sources.file.apart == "no" else deepcopy(scenario)
+        loaded = checked(scenario, sources.catalogue)
+        whole = _candidate(sources, loaded, hardware, strategy, settings)
+        yield whole
+        if apart is not None:
+            yield _split(sources, whole, apart)
+    except BadInput as error:
+        words = [f"{field_path} {_short(value)}" for field_path, value in settings]
+        name = ", ".join([f"{strategy} on {hardware}", *words])
+        yield NoCandidate((hardware, strategy), name, _as_set_here(error))
+
+
+def _split(sources: _Sources, whole: Candidate, scenario: Document) -> Candidate | NoCandidate:
     """Return a candidate, whose ``scenario`` is given, with a replica for prefill and one for
     decode; or why they cannot be apart.
     """
+    file, document, catalogue = sources
     where = document.place(("apart",))
     target = whole.loaded.scenario.target
     handover: PlainData = deepcopy(file.handover)
@@ -508,18 +522,32 @@ def _varied(part: Document, path: Path_, document: Document) -> dict[str, list[A
 
 
 def _candidate(
-    file: PlanFile,
-    document: Document,
-    loaded: Loaded,
-    hardware: str,
-    strategy: str,
-    settings: Settings,
+    sources: _Sources, loaded: Loaded, hardware: str, strategy: str, settings: Settings
 ) -> Candidate:
     """Return a scenario as a candidate; raises :class:`BadInput` where it cannot be planned
     with.
     """
+    file, document, _ = sources
     scenario = loaded.scenario
-    where = ("hardware", hardware)
+    _check_traffic(scenario, document)
+    _check_replica(scenario, document, hardware)
+    priced = _priced(file, loaded)
+    _check_waiting(priced.scenario, document)
+    devices = devices_of(scenario)
+    _check_devices(sources, devices, hardware)
+    offers = [(file.devices[name], count) for name, count in devices.items()]
+    price = ordered_sum(offer.price_usd_per_hour.value * count for offer, count in offers)
+    usable = min([file.replicas, *(offer.usable // count for offer, count in offers)])
+    to_rent = min([file.replicas, *(offer.count // count for offer, count in offers)])
+    candidate = Candidate(hardware, strategy, settings, priced, devices, price, usable, to_rent)
+    if usable and not candidate.sizes:
+        refusal = scenario.serving.router.refusal(usable) or ""
+        raise document.refusal(("scenario", "serving", "router"), refusal)
+    return candidate
+
+
+def _check_traffic(scenario: Scenario, document: Document) -> None:
+    """Raise that a plan cannot be about the traffic of a scenario."""
     if not scenario.requests.arrivals:
         raise document.refusal(
             ("scenario", "requests"), "a plan is about traffic: requests needs arrivals"
@@ -534,44 +562,43 @@ def _candidate(
             ("scenario", "serving"),
             "a plan serves everybody who comes; leave serving.admission out of the scenario",
         )
+
+
+def _check_replica(scenario: Scenario, document: Document, hardware: str) -> None:
+    """Raise that a scenario has no replica that a plan can price and count."""
     if scenario.target is None:
         raise document.refusal(
-            where, "a plan needs a target on devices; stated durations have no price"
+            ("hardware", hardware),
+            "a plan needs a target on devices; stated durations have no price",
         )
     if scenario.serving.pools:
         raise document.refusal(
             ("scenario", "serving", "pools"),
             "a plan counts replicas that do both; of prefill and decode apart, run each fleet",
         )
-    priced = _priced(file, loaded)
-    limits = limits_of(priced.scenario)
-    classes = priced.scenario.requests.classes or {}
+
+
+def _check_waiting(scenario: Scenario, document: Document) -> None:
+    """Raise that requests, or those of a class that has an SLO, may wait for ever within it."""
+    classes = scenario.requests.classes or {}
     held = [name for name, given in classes.items() if given.slo is not None]
+    limits = limits_of(scenario)
     for of in held or [""]:
         if not _bounds_waiting(limit for limit in limits if limit.of == of):
             raise document.refusal(("slo",), f"{of} {UNBOUNDED}".lstrip())
-    devices = devices_of(scenario)
+
+
+def _check_devices(sources: _Sources, devices: Mapping[str, int], hardware: str) -> None:
+    """Raise that there are not the devices that one replica needs."""
+    offers = sources.file.devices
+    where = ("hardware", hardware)
     for name, count in devices.items():
-        offer = file.devices.get(name)
-        if offer is None:
-            raise document.refusal(
-                where, f"uses {name}, which is not among devices: {', '.join(file.devices)}"
-            )
-        if count > offer.count:
-            raise document.refusal(where, f"needs {count} x {name}, and there are {offer.count}")
-    price = ordered_sum(
-        file.devices[name].price_usd_per_hour.value * count for name, count in devices.items()
-    )
-    to_rent = file.replicas
-    usable = file.replicas
-    for name, count in devices.items():
-        to_rent = min(to_rent, file.devices[name].count // count)
-        usable = min(usable, file.devices[name].usable // count)
-    candidate = Candidate(hardware, strategy, settings, priced, devices, price, usable, to_rent)
-    if usable and not candidate.sizes:
-        refusal = scenario.serving.router.refusal(usable) or ""
-        raise document.refusal(("scenario", "serving", "router"), refusal)
-    return candidate
+        if name not in offers:
+            message = f"uses {name}, which is not among devices: {', '.join(offers)}"
+            raise sources.document.refusal(where, message)
+        if count > offers[name].count:
+            message = f"needs {count} x {name}, and there are {offers[name].count}"
+            raise sources.document.refusal(where, message)
 
 
 def devices_of(scenario: Scenario) -> Counter[str]:

@@ -28,8 +28,9 @@ from typing import Literal
 from simulator.core.faults import Infeasible
 from simulator.core.parallel import say
 from simulator.core.serving.requests import Request
+from simulator.core.serving.service import OnRequest
 from simulator.core.serving.slo import Limit
-from simulator.scenario import Loaded
+from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.by_law import drawn_speedup
 from simulator.scenario.evaluate import simulate, tuned
 from simulator.scenario.expenses import Expenses, expenses
@@ -202,7 +203,7 @@ def rank(finding: Finding) -> tuple[float, float]:
     """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare
     comes first.
     """
-    return round(finding.cost_usd_per_hour, 6), finding.tightest.strain
+    return _usd_per_hour(finding.candidate, finding.replicas), finding.tightest.strain
 
 
 def search(plan: Plan, first_only: bool = False) -> Search:
@@ -270,7 +271,7 @@ def _split_broken(
 
 def _looked_at(candidate: Candidate, replicas: int, until: Until, ruled_out: RuledOut) -> Finding:
     """Return what is found of a fleet: that a bound rules it out, or else what its run shows."""
-    cost = round(candidate.price_usd_per_hour * replicas, 6)
+    cost = _usd_per_hour(candidate, replicas)
     say(f"${cost:g} per hour: {replicas} x {candidate.name}")
     if broken := ruled_out(replicas):
         return Finding(candidate, replicas, bound=broken[0], broken=broken[1])
@@ -285,10 +286,14 @@ def _by_cost(
     """
 
     def cost(pair: tuple[Candidate, int]) -> float:
-        candidate, replicas = pair
-        return round(candidate.price_usd_per_hour * replicas, 6)
+        return _usd_per_hour(*pair)
 
     yield from groupby(sorted(pairs, key=cost), key=cost)
+
+
+def _usd_per_hour(candidate: Candidate, replicas: int) -> float:
+    """Return the price of so many replicas, so that equal ones compare as equal."""
+    return round(replicas * candidate.price_usd_per_hour, 6)
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:
@@ -320,13 +325,7 @@ def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> F
         if until == "known":
             arrived = watch.arrived
     try:
-        outcome, _ = simulate(
-            scenario,
-            candidate.loaded.acceptance(),
-            finished=ended,
-            prompts_alone=True,
-            arrived=arrived,
-        )
+        outcome = _run(candidate, scenario, ended, arrived)
     except LimitBrokenError as error:
         return Finding(candidate, replicas, broken=error.limit)
     measured = measured_limits(scenario, outcome)
@@ -344,7 +343,6 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
     scenario = tuned(replicated(candidate.loaded, replicas)).scenario
     limits = limits_of(scenario)
     watch = Watch(limits, scenario.requests, scenario.seed, candidate.split is not None)
-
     places: dict[int, int] = {}
 
     def arrived(request: Request) -> None:
@@ -361,18 +359,23 @@ def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None
             raise LimitsKeptError
 
     try:
-        outcome, _ = simulate(
-            scenario,
-            candidate.loaded.acceptance(),
-            finished=ended,
-            prompts_alone=True,
-            arrived=arrived,
-        )
+        outcome = _run(candidate, scenario, ended, arrived)
     except LimitsKeptError:
         return True
     except LimitBrokenError:
         return False
     return all(measured.kept for measured in measured_limits(scenario, outcome))
+
+
+def _run(
+    candidate: Candidate, scenario: Scenario, ended: OnRequest | None, arrived: OnRequest | None
+) -> Outcome:
+    """Return the run of a candidate's scenario; both are called with requests, at their end and as
+    they come.
+    """
+    acceptance = candidate.loaded.acceptance()
+    outcome, _ = simulate(scenario, acceptance, finished=ended, prompts_alone=True, arrived=arrived)
+    return outcome
 
 
 def replicated(loaded: Loaded, replicas: int) -> Loaded:

@@ -71,19 +71,10 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     templates = [entry for entry in plan.apart if _alike(entry, chosen.candidate)]
     say("the same devices together, and apart")
     together = _best(searched, _with_devices(whole, devices))
-    divided = []
-    for candidate, count in _with_devices(templates, devices):
-        if count > 1:
-            for split in balance(candidate.loaded).nearest(count):
-                divided.append((split_as(candidate, split), count))
-    apart = _best(searched, divided)
-    refused = ""
-    if apart is None:
-        refused = _refused(plan, chosen)
-    even = None
-    if apart:
-        even = balance(apart.candidate.loaded)
-    return SplitOrNot(together, apart, refused, cheapest, even, _missing(plan, devices))
+    apart = _best(searched, _splits_with_devices(templates, devices))
+    refused = "" if apart else _refused(plan, chosen)
+    work = balance(apart.candidate.loaded) if apart else None
+    return SplitOrNot(together, apart, refused, cheapest, work, _missing(plan, devices))
 
 
 def _missing(plan: Plan, devices: Mapping[str, int]) -> str:
@@ -115,12 +106,22 @@ def _with_devices(
 ) -> Iterator[tuple[Candidate, int]]:
     """Yield the candidates of which some replicas have exactly these devices, with their number."""
     for candidate in candidates:
-        names = candidate.devices
-        counts = {divmod(devices[name], names[name]) for name in names.keys() & devices.keys()}
-        if names.keys() == devices.keys() and len(counts) == 1:
-            replicas, rest = counts.pop()
-            if not rest:
-                yield candidate, replicas
+        one = candidate.devices
+        replicas = min(devices.get(name, 0) // count for name, count in one.items())
+        if devices == {name: count * replicas for name, count in one.items()}:
+            yield candidate, replicas
+
+
+def _splits_with_devices(
+    templates: Iterable[Candidate], devices: dict[str, int]
+) -> Iterator[tuple[Candidate, int]]:
+    """Yield the splits nearest to their balance that have exactly these devices, with their
+    replicas.
+    """
+    for candidate, replicas in _with_devices(templates, devices):
+        if replicas > 1:
+            for split in balance(candidate.loaded).nearest(replicas):
+                yield split_as(candidate, split), replicas
 
 
 def _best(searched: Search, fleets: Iterable[tuple[Candidate, int]]) -> Finding | None:

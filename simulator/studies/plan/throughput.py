@@ -15,6 +15,8 @@ OVERLOADED = 0.5
 """Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry
 all of it.
 """
+SUSTAINED = 0.95
+"""Share of what replicas serve by law up to which traffic is taken not to pile up (assumed)."""
 
 
 def offered_per_s(loaded: Loaded) -> float:
@@ -65,5 +67,7 @@ def by_law(loaded: Loaded, replicas: int) -> float:
     if serving.pools:
         decodes = serving.decoding
         queues = Tandem(prompt * of_prompt, 0.0, output * of_output, replicas - decodes, decodes)
-        return 0.95 * queues.most_per_s / offered_per_s(loaded)
-    return 0.95 * replicas / (offered_per_s(loaded) * (prompt * of_prompt + output * of_output))
+        return SUSTAINED * queues.most_per_s / offered_per_s(loaded)
+    return (
+        SUSTAINED * replicas / (offered_per_s(loaded) * (prompt * of_prompt + output * of_output))
+    )
