@@ -144,9 +144,10 @@ def _acceptance(
     """Return what vLLM said of its drafts in the answers, and their steps, where it did."""
     histogram: list[int] = []
     steps = []
-    for request in listed:
+    for place, request in enumerate(listed):
         own_steps, own_histogram = vllm_speculation(_speculation(request))
-        steps += known([own_steps])
+        if own_steps is not None:
+            steps.append(own_steps._replace(request=place))
         histogram = added([histogram, own_histogram])
     windows = known(_speculation(request).count("num_spec_tokens") for request in listed)
     return summed(file, requests, steps, histogram, max(windows, default=0) or None), steps

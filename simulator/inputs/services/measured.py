@@ -66,6 +66,8 @@ class RequestSteps(NamedTuple):
 
     accepted: tuple[int, ...]
     drafted: tuple[int, ...]
+    request: int | None = None
+    """Place of the request among those of its file, from 0; None where that is not known."""
 
 
 @dataclass(frozen=True)

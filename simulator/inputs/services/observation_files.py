@@ -57,19 +57,34 @@ def observation_files(observed: Observed, services: Sequence[ServiceFile]) -> Ma
 
 def _tables(services: Sequence[ServiceFile]) -> Iterator[tuple[str, str, str]]:
     """Yield the tables of files: the field of an observation that names one, its name, its text."""
-    requests = next((each.requests for each in services if each.requests and each.whole), ())
-    if requests:
-        yield "requests_file", REQUESTS, _requests_table(requests)
+    listing = next((each for each in services if each.requests and each.whole), None)
+    if listing:
+        yield "requests_file", REQUESTS, _requests_table(listing.requests)
     passes = [one_pass for each in services for one_pass in each.passes]
     if passes:
         yield "passes_file", PASSES, csv_text(ServedPass._fields, passes)
-    steps = [request for each in services for request in each.steps]
-    if steps:
-        yield "steps_file", STEPS, "".join(map(_steps_line, steps))
+    lines = []
+    for each in services:
+        places: Sequence[int] = _by_arrival(each.requests) if each is listing else ()
+        lines += [_steps_line(steps, places) for steps in each.steps]
+    if lines:
+        yield "steps_file", STEPS, "".join(lines)
 
 
-def _steps_line(steps: RequestSteps) -> str:
-    return json_text(steps._asdict(), indent=None) + "\n"
+def _steps_line(steps: RequestSteps, places: Sequence[int]) -> str:
+    """Return a line of the steps of a request, with its row in the table of requests, from 1, where
+    that is known; ``places`` are those of the rows in their file.
+    """
+    fields = steps._asdict()
+    place = fields.pop("request")
+    if place is not None and places:
+        fields["request"] = places.index(place) + 1
+    return json_text(fields, indent=None) + "\n"
+
+
+def _by_arrival(requests: Sequence[ServedRequest]) -> Sequence[int]:
+    """Return the places of requests in the order of their arrival."""
+    return sorted(range(len(requests)), key=lambda place: requests[place].arrival_s or 0.0)
 
 
 def _requests_table(requests: Sequence[ServedRequest]) -> str:
@@ -80,7 +95,7 @@ def _requests_table(requests: Sequence[ServedRequest]) -> str:
     numbers: dict[str, int] = {}
     turns = _turns_by_session(requests)
     rows = []
-    for request in sorted(requests, key=lambda request: request.arrival_s or 0.0):
+    for request in [requests[place] for place in _by_arrival(requests)]:
         arrival_s = None
         if request.arrival_s is not None:
             arrival_s = round(request.arrival_s - begin_s, 6)

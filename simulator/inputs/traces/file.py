@@ -8,6 +8,7 @@ shape and meaning of each.
 import zipfile
 import zlib
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -155,10 +156,21 @@ def write(trace: Trace, path: Path) -> None:
     """Write a recording to its file, whole or not at all; the same content gives the same bytes.
     Raises :class:`BadInput`.
     """
+    with replacing(path) as new:
+        _save(trace, new)
+
+
+def packed(trace: Trace) -> bytes:
+    """Return the content of the file of a recording."""
+    content = BytesIO()
+    _save(trace, content)
+    return content.getvalue()
+
+
+def _save(trace: Trace, file: Path | BytesIO) -> None:
     arrays: PlainData = {name: getattr(trace, name) for name in ARRAYS}
     if trace.run is not None:
         arrays["run"] = trace.run
     text = json_text(trace.header, sort_keys=True, indent=1)
     header = np.frombuffer(text.encode(), dtype=np.uint8)
-    with replacing(path) as new:
-        np.savez_compressed(new, header=header, **arrays | dict(trace.extra))
+    np.savez_compressed(file, header=header, **arrays | dict(trace.extra))
