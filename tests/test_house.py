@@ -396,6 +396,8 @@ COUNTS_AND_RATIOS = {
     *("kept_share_by_position", "steps_by_accepted", "tokens_per_draft", "scrapes"),
     *("running_mean", "running_most", "waiting_mean", "waiting_most", "kv_used_share_mean"),
     *("kv_used_share_most", "hit_rate", "preemptions", "engine_passes"),
+    # of a predicted number, which carries its unit itself
+    *("before", "after", "chance"),
     # of a drawn figure, whose axes are named with their units
     *(
         "values",

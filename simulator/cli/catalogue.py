@@ -69,6 +69,7 @@ CLASSES = {
     "method": "studies.method_features:MethodFile",
     "acceptance": "scenario.bank:LentMeans",
     "observed": "inputs.services.observed:Observed",
+    "prediction": "inputs.services.prediction:ServicePrediction",
 }
 """Module and class that a file is read into, by kinds that have a JSON Schema."""
 

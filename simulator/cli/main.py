@@ -64,6 +64,9 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
         "observe": Entry(
             "observe", "observe", "A running service: load, times, acceptance, bottleneck."
         ),
+        "verify": Entry(
+            "verify", "verify", "What was predicted of a service beside what was measured after."
+        ),
         "trace": Entry(
             "trace", "trace", "Recorded acceptance: inspect, convert, re-scale, record."
         ),

@@ -1,0 +1,51 @@
+"""One observation from whatever a user has of a service: ``observed.yaml``, a folder that holds
+one, or files of the service itself.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from simulator.core.faults import BadInput
+from simulator.inputs import reading
+from simulator.inputs.document import readable
+from simulator.inputs.services.joined import joined
+from simulator.inputs.services.observation_files import OBSERVED, read_observed
+from simulator.inputs.services.observed import Observed
+from simulator.inputs.services.read import YAML, read_services
+
+MARK = "observed:"
+"""How a line of ``observed.yaml`` begins, and none of a report of a benchmark."""
+
+
+def observation_of(paths: Sequence[Path]) -> Observed:
+    """Return what files say of a service; raises :class:`BadInput` where one cannot be read, or
+    they are of several runs.
+    """
+    written = [path for path in map(observed_file, paths) if path is not None]
+    if written and len(paths) > 1:
+        message = "is an observation already; name it alone, or the files that it was made of"
+        raise BadInput.at(written[0], message)
+    if written:
+        return read_observed(written[0])
+    runs = read_services(paths)
+    if len(runs) > 1:
+        files = ", ".join(run[0].file for run in runs[:3])
+        message = f"holds {len(runs):,} runs ({files}, ...); name the file of one run"
+        raise BadInput.at(paths[0], message)
+    return joined(runs[0])
+
+
+def observed_file(path: Path) -> Path | None:
+    """Return the observation that a path names, by itself or as a folder; None for any other
+    file.
+    """
+    if path.is_dir():
+        inside = path / OBSERVED
+        return inside if inside.is_file() else None
+    if path.suffix not in YAML:
+        return None
+    with readable(path), reading.lines(path) as lines:
+        for line in lines:
+            if line.startswith(MARK):
+                return path
+    return None
