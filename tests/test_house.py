@@ -210,6 +210,7 @@ COUNTS_AND_RATIOS = {
     "state_blocks",
     "balance_abs_threshold",
     "least_chance",
+    "ema_alpha",
     *(
         "hidden_size",
         "intermediate_size",

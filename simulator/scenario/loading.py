@@ -179,7 +179,7 @@ class Loaded:
             read = weighed(scenario, read)
         if spec.by_context is None:
             return read
-        if not isinstance(read, Replay) or read.p_min is not None:
+        if not isinstance(read, Replay) or read.reads_more:
             message = (
                 "this strategy reads more of a recording than kept tokens; state a rate or "
                 "lengths instead of a trace"

@@ -127,7 +127,7 @@ def tilted(
     The draws cost a part of the bursts: on the shipped recordings the correlation of a step with
     the next, 0.36, becomes 0.24 to 0.43.
     """
-    most = int(recorded.trace.header["window"])
+    most = recorded.most
     if window > most:
         reason = f"a mean at window {window} says nothing of a proposal of {most} levels"
         raise BadInput.at("", f"{reason}; state the mean at {most} or fewer")
@@ -148,7 +148,7 @@ def tilted(
     def at(theta: float) -> RecordedRuns:
         changed = recorded.kept.copy()
         changed[positions[order]] = lengths(shares, theta, len(run))
-        return RecordedRuns(recorded, changed, most, recorded.proposed)
+        return recorded.with_runs(changed)
 
     def surplus(theta: float) -> float:
         return walk.mean(at(theta), window) - length

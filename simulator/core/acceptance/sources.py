@@ -25,6 +25,7 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.acceptance.confidence import RankedSlots
 from simulator.core.acceptance.cursors import (
     Chain,
     CountedAhead,
@@ -83,6 +84,8 @@ class Odds:
     """Share of steps and odds of each drafter, where one of several drafts a step; the fields above
     are then about all steps. Empty where one drafts them all.
     """
+    slots: RankedSlots | None = None
+    """The slots of all blocks, likeliest first, where a recording says how sure the drafter was."""
 
     @property
     def mean_accepted(self) -> Numbers:
@@ -411,6 +414,8 @@ class Replay:
     """Chance below which the draft ends its windows, as roll-outs recorded it; None: nobody
     asks.
     """
+    reads_more = False
+    """Whether cursors know more of the recording than kept tokens."""
     weights: Mapping[str, float] | None = None
     """Tokens that are written of each kind of text, where a law takes kinds apart and then the mean
     over steps.
@@ -462,6 +467,7 @@ class Replay:
         """
         replay = copy(self)
         replay.p_min = p_min
+        replay.reads_more = True
         replay._verdicts = {}
         return replay
 

@@ -9,8 +9,9 @@ position 1.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from itertools import cycle, product
 from random import Random
 from typing import Self
@@ -18,6 +19,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.core.acceptance.confidence import Floats, RankedSlots
 from simulator.core.acceptance.cursors import (
     Chain,
     Cursor,
@@ -191,12 +193,19 @@ class RecordedRuns(Replay):
         if recording not in self._cursors:
             start, end = self._span(recording)
             run = self.kept[start:end]
-            if self.proposed is None:
-                matched = np.ones(len(run), dtype=bool)
-            else:
-                matched = self.proposed[start:end] > 0
-            self._cursors[recording] = RecordedRun(run.tolist(), matched.tolist())
-        return RunCursor(self._cursors[recording])
+            self._cursors[recording] = self._recorded(recording, run)
+        return self._follow(self._cursors[recording])
+
+    def _recorded(self, recording: int, run: Ints) -> RecordedRun:
+        """Return what a request kept, and where it had something to propose."""
+        if self.proposed is None:
+            return RecordedRun(run.tolist(), [True] * len(run))
+        start, end = self._span(recording)
+        return RecordedRun(run.tolist(), (self.proposed[start:end] > 0).tolist())
+
+    def _follow(self, recorded: RecordedRun) -> RunCursor:
+        """Return a cursor at the begin of a recorded request."""
+        return RunCursor(recorded)
 
     def _odds(self, gamma: int, exit: Exit | None) -> Odds:
         """Return the shares over every start at which something is proposed, visited or not."""
@@ -210,6 +219,100 @@ class RecordedRuns(Replay):
         )
         unmatched = 1.0 - len(matched) / len(positions)
         return Odds(kept, np.zeros(gamma + 1), 0.0, "marginal run lengths of the trace", unmatched)
+
+    def with_runs(self, run: Ints) -> "RecordedRuns":
+        """Return the same with other tokens kept at each position (positions,)."""
+        return RecordedRuns(self, run, self.most, self.proposed)
+
+    @property
+    def most(self) -> int:
+        """Return the most draft tokens that are kept."""
+        return int(self.trace.header["window"])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SureRun(RecordedRun):
+    """What one recorded request kept, and how sure its drafter was of it."""
+
+    confidences: Floats
+    """(positions, window) chance of each draft token, given those before."""
+
+
+class SureCursor(RunCursor):
+    """A run cursor that knows how sure its drafter is of the next block."""
+
+    recorded: SureRun
+
+    @property
+    def confidences(self) -> Floats:
+        """Return (window,) the chance of each token of the next block, given those before."""
+        return np.asarray(self.recorded.confidences[self.position], dtype=np.float64)
+
+
+class SureRuns(RecordedRuns):
+    """Recorded runs whose cursors know how sure the drafter is.
+
+    ``calibrate`` returns (positions, window) chances from the tokens kept at each position and the
+    positions to which they are fitted: what changes the one changes the other. These, and those of
+    the odds, are all positions, or with ``as_decoded`` those at which decoding starts whole blocks:
+    few in stretches that are copied.
+    """
+
+    reads_more = True
+
+    def __init__(
+        self,
+        replay: Replay,
+        run: Ints,
+        window: int,
+        calibrate: Callable[[Ints, Ints], Floats],
+        as_decoded: bool = False,
+    ) -> None:
+        super().__init__(replay, run, window)
+        self.calibrate = calibrate
+        self.as_decoded = as_decoded
+
+    @cached_property
+    def confidences(self) -> Floats:
+        """Return (positions, window) the chance of each token of the block that starts there, given
+        those before it.
+        """
+        return self.calibrate(self.kept, self.starts())
+
+    def starts(self) -> Ints:
+        """Return (starts,) the positions that the odds are about."""
+        if not self.as_decoded:
+            return self.positions()
+        starts = list[int]()
+        for recording in self.order:
+            position, end = self._span(recording)
+            while position < end:
+                starts.append(position)
+                position += int(self.kept[position]) + 1
+        return np.array(starts, dtype=np.int64)
+
+    def with_runs(self, run: Ints) -> RecordedRuns:
+        """Return the same with other tokens kept at each position, calibrated anew."""
+        return SureRuns(self, run, self.most, self.calibrate, self.as_decoded)
+
+    def _recorded(self, recording: int, run: Ints) -> RecordedRun:
+        """Return what a request kept, and how sure its drafter was."""
+        start, end = self._span(recording)
+        return SureRun(run.tolist(), [True] * len(run), self.confidences[start:end])
+
+    def _follow(self, recorded: RecordedRun) -> RunCursor:
+        """Return a cursor that knows how sure the drafter is."""
+        return SureCursor(recorded)
+
+    def _odds(self, gamma: int, exit: Exit | None) -> Odds:
+        """Return the shares over the starts, with the slots of their blocks in their order."""
+        starts = self.starts()
+        run = np.minimum(self.kept[starts], gamma)
+        slots = RankedSlots(self.confidences[starts, :gamma], run)
+        shares = np.bincount(run, minlength=gamma + 1) / len(run)
+        what = "steps" if self.as_decoded else "marginal run lengths"
+        none = np.zeros(gamma + 1)
+        return Odds(shares, none, 0.0, f"{what} of the trace", slots=slots)
 
 
 class MatchCursor(Forking):
