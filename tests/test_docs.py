@@ -25,7 +25,7 @@ BOOKS = [
 PAGES = [ROOT / "README.md", *BOOKS]
 BLOCK = re.compile(r"^(?:    .*\n|\n(?=    ))+|^```\w*\n.*?^```", re.MULTILINE | re.DOTALL)
 YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
+NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?=x?(?!\w))")
 SAVED = re.compile(
     r"[Ss]ave[^`]*\sas\s`(\w+\.(?:yaml|json))`:\n\n```(?:yaml)?\n(.*?)^```",
     re.MULTILINE | re.DOTALL,

@@ -196,6 +196,7 @@ def run(
     from simulator.scenario.result.data import result_data
     from simulator.scenario.uncertain.intervals import run_with_interval
 
+    lines: list[str] = []
     with working("reading") as status:
         catalogue = Catalogue(own)
         loaded = load(scenario, overrides, catalogue, seed)
@@ -233,31 +234,32 @@ def run(
             result = replace(result, replications=means, seeds=replications)
         if folder:
             page = _reported(loaded, result, span, folder, status)
-            page = page if long else _brief(page, explain_gap, bool(replications))
-    files = f"report: {folder}/report.html   {folder}/report.md   (all tables: --long)"
+            file = f"{folder}/report.html"
+            if long:
+                lines.append(f"Report: {file}")
+            else:
+                page = _brief(page, result, span, file)
     answer(
         as_json,
         lambda: result_data(result) | {"speedup_interval": span._asdict()},
         lambda: page,
-        files,
+        *lines,
     )
     if stopped:
         sys.exit(INTERRUPTED)
 
 
-def _brief(page: Page, explain_gap: bool, replications: bool) -> Page:
+def _brief(page: Page, result: RunResult, speedup: Interval, file: str) -> Page:
     """Return what is printed of a page: its answer, and what was asked for beside it."""
     from simulator.report.run import gaps, serving
-    from simulator.report.run.page import brief
+    from simulator.report.run.page import in_brief
 
-    return brief(
-        page,
-        [
-            title
-            for title, asked in {gaps.TITLE: explain_gap, serving.TITLE: replications}.items()
-            if asked
-        ],
-    )
+    asked = []
+    if result.explain_gap:
+        asked.append(gaps.TITLE)
+    if result.replications:
+        asked.append(serving.TITLE)
+    return in_brief(page, result, speedup, file, asked)
 
 
 def _reported(

@@ -124,6 +124,28 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Remark:
+    """A sentence or two under a name of one word or two, as the answer on a terminal has them."""
+
+    name: str
+    words: str
+    rank: int
+    """How soon it is left out where there is no room: 0 never."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """An answer in a few lines, for a terminal alone: names to the left, words beside them.
+
+    Those of rank 0 are always printed, others by rank and then in their order as far as ``lines``
+    lines have room.
+    """
+
+    remarks: Sequence[Remark]
+    lines: int
+
+
+@dataclass(frozen=True)
 class Sliders:
     """Sliders over ``data``, a law in pieces (:mod:`simulator.studies.what_if`); only an HTML page
     has them.
@@ -167,6 +189,8 @@ class Page:
     sections: Sequence[Section] = ()
     command: str = ""
     highlights: Sequence[Highlight] = ()
+    brief: Brief | None = None
+    """What a terminal shows instead of the answer and the opening."""
 
     @property
     def blocks(self) -> Iterator[Block]:

@@ -15,11 +15,13 @@ from rich.text import Text
 from simulator.core.faults import CONTROLS
 from simulator.report.blocks import (
     Block,
+    Brief,
     Bullets,
     Figure,
     Listing,
     Page,
     Paragraph,
+    Remark,
     Sliders,
     Table,
     Words,
@@ -37,21 +39,28 @@ WORDS = 12
 
 
 def print_page(page: Page, console: Console) -> None:
-    """Print the title, the answer, the opening and every section that is meant for a terminal;
-    ``console`` gets as narrow.
+    """Print the title, then in brief or else the answer and the opening, and every section that is
+    meant for a terminal; ``console`` gets as narrow.
     """
     console.width = min(console.width, WIDEST)
     _say(console, page.title, "bold")
-    for text, style in ((page.about, ""), (page.answer, "bold")):
-        if text:
-            _say(console, text, style)
-    for block in page.opening:
-        _show(console, block)
+    if page.brief:
+        _show_brief(console, page.brief)
+    else:
+        _show_opening(console, page)
     for section in page.sections:
         if section.terminal:
             _say(console, f"\n{section.title}", "bold")
             for block in section.blocks:
                 _show(console, block)
+
+
+def _show_opening(console: Console, page: Page) -> None:
+    for text, style in ((page.about, ""), (page.answer, "bold")):
+        if text:
+            _say(console, text, style)
+    for block in page.opening:
+        _show(console, block)
 
 
 def _show(console: Console, block: Block) -> None:
@@ -67,6 +76,27 @@ def _show(console: Console, block: Block) -> None:
             _say(console, text)
         case Figure() | Listing() | Sliders():
             pass
+
+
+def _show_brief(console: Console, brief: Brief) -> None:
+    """Print the remarks that there is room for, in their order."""
+    width = console.width - max((len(remark.name) for remark in brief.remarks), default=0) - 2
+    grid = RichTable.grid(padding=(0, 2, 0, 0))
+    for remark in _with_room(console, brief, width):
+        grid.add_row(Text(remark.name, style="bold"), Text(plain(remark.words)))
+    console.print(grid)
+
+
+def _with_room(console: Console, brief: Brief, width: int) -> list[Remark]:
+    """Return the remarks that are printed, in their order, in lines of ``width`` letters."""
+    left = brief.lines
+    chosen = set()
+    for place, remark in sorted(enumerate(brief.remarks), key=lambda placed: placed[1].rank):
+        lines = len(Text(plain(remark.words)).wrap(console, width))
+        if not remark.rank or lines <= left:
+            chosen.add(place)
+            left -= lines
+    return [remark for place, remark in enumerate(brief.remarks) if place in chosen]
 
 
 def _show_table(console: Console, block: Table) -> None:

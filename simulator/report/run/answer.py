@@ -141,7 +141,7 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
         yield Paragraph(as_sentence(result.rests_on))
     limits = result.simulated.serving.counted.slo
     if limits:
-        yield Paragraph(f"SLO: {', '.join(map(_limit, limits))}.")
+        yield Paragraph(f"SLO: {', '.join(map(limit, limits))}.")
     yield Paragraph(conditions(result))
 
 
@@ -167,7 +167,7 @@ def known(intervals: PlainMapping) -> str:
     return f"80 % intervals: {', '.join(said)}"
 
 
-def _limit(limit: LimitOutcome) -> str:
+def limit(limit: LimitOutcome) -> str:
     """Return a limit of the SLO in words, and whether it is met."""
     met = "met" if limit.met else "MISSED"
     return (

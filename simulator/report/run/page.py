@@ -11,6 +11,7 @@ from simulator.report.pages import what_if
 from simulator.report.run import (
     acceptance,
     answer,
+    brief,
     caches,
     gaps,
     memory,
@@ -76,9 +77,11 @@ def _notes(result: RunResult) -> Section:
     return Section("Notes", blocks)
 
 
-def brief(page: Page, asked: Sequence[str] = ()) -> Page:
-    """Return what a run ends with on a terminal: the answer, how sure it is, and the sections that
-    were asked for.
+def in_brief(
+    page: Page, result: RunResult, speedup: Interval | None, file: str, asked: Sequence[str] = ()
+) -> Page:
+    """Return what a run ends with on a terminal: the answer in a few lines, and the sections that
+    were asked for; ``file``: the report.
     """
     kept = [section for section in page.sections if section.title in asked]
-    return replace(page, about="", opening=page.opening[:-2], sections=kept)
+    return replace(page, brief=brief.brief(result, speedup, file), sections=kept)

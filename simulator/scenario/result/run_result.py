@@ -80,6 +80,10 @@ class RunResult:
     """What in doubt the speed-up rests on
     (:func:`simulator.scenario.uncertain.footings.rests_on`); empty where that is little.
     """
+    doubts: tuple[str, ...] = ()
+    """The numbers in doubt of that sentence, each in words, that which moves the speed-up most
+    first.
+    """
     intervals: PlainData = field(default_factory=dict)
     """Intervals of step, time per token, rate and speed-up
     (:func:`simulator.scenario.uncertain.intervals.intervals_data`).

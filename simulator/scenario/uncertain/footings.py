@@ -99,7 +99,7 @@ def rests_on(loaded: Loaded, most: int = 4) -> str:
 
 def largest_in_words(loaded: Loaded, doubted: Sequence[Footing], most: int = 4) -> str:
     """Return the same of numbers in doubt that are known already."""
-    named = [footing for footing in doubted if abs(footing.change) >= WORTH_NAMING]
+    named = worth_naming(doubted)
     if not named:
         return ""
     largest, *others = named[:most]
@@ -114,11 +114,18 @@ def largest_in_words(loaded: Loaded, doubted: Sequence[Footing], most: int = 4) 
         f"changes by {_size(largest)} %"
     )
     if others:
-        smaller = []
-        for footing in others:
-            smaller.append(f"{footing.parameter} ({_known(footing)}, {_size(footing)} %)")
-        words += f"; then {', '.join(smaller)}"
+        words += f"; then {', '.join(map(in_words, others))}"
     return words
+
+
+def worth_naming(doubted: Sequence[Footing]) -> list[Footing]:
+    """Return the numbers in doubt that change an answer by more than a little, in their order."""
+    return [footing for footing in doubted if abs(footing.change) >= WORTH_NAMING]
+
+
+def in_words(footing: Footing) -> str:
+    """Return what a number is called, how well it is known, and how far it moves the answer."""
+    return f"{footing.parameter} ({_known(footing)}, {_size(footing)} %)"
 
 
 def _known(footing: Footing) -> str:

@@ -37,7 +37,12 @@ from simulator.scenario.uncertain.draws import (
     Drawn,
     Interval,
 )
-from simulator.scenario.uncertain.footings import footings, largest_in_words
+from simulator.scenario.uncertain.footings import (
+    footings,
+    in_words,
+    largest_in_words,
+    worth_naming,
+)
 from simulator.scenario.uncertain.links import slower_all_reduces
 
 
@@ -60,6 +65,7 @@ def run_with_interval(
     result = replace(
         result,
         rests_on=largest_in_words(loaded, doubted),
+        doubts=tuple(map(in_words, worth_naming(doubted))),
         decision=of_run(loaded, result, speedup, doubted, batch),
         intervals=intervals_data(drawn),
     )

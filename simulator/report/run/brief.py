@@ -1,0 +1,103 @@
+"""The answer of a run in at most ten lines of a terminal: whether speculation helps, how much, why,
+and what that rests on.
+"""
+
+from collections.abc import Iterator
+
+from simulator.report.blocks import Brief, Remark
+from simulator.report.pages import decision as decided
+from simulator.report.run import answer
+from simulator.report.run.drafting import regime
+from simulator.report.run.gaps import agreement_sentence
+from simulator.report.run.scaling import sentence as scaled
+from simulator.report.run.serving import cache_cost, split, tiers_line
+from simulator.report.wording import as_sentence, number
+from simulator.scenario.result.run_result import RunResult
+from simulator.scenario.uncertain.draws import Interval
+
+LINES = 9
+"""Lines below the title."""
+DOUBTS = 2
+"""Numbers in doubt that are named."""
+ALWAYS, FIRST, THEN, LAST = range(4)
+
+
+def brief(result: RunResult, speedup: Interval | None, file: str = "") -> Brief:
+    """Return the answer in remarks, in the order in which they are read; ``file``: the report, if
+    there is one.
+    """
+    remarks = list(_remarks(result, speedup))
+    if file:
+        remarks.append(Remark("Report", f"{file} (all tables here: --long)", ALWAYS))
+    return Brief(remarks, LINES)
+
+
+def _remarks(result: RunResult, speedup: Interval | None) -> Iterator[Remark]:
+    if result.decision:
+        yield Remark("Answer", decided.sentence(result.decision), ALWAYS)
+    if result.agreement.disagreement:
+        yield Remark("Law", agreement_sentence(result), ALWAYS)
+    if result.scenario.schedule.window:
+        yield Remark("Speed-up", f"{_speedup(result, speedup)}.", ALWAYS)
+    yield Remark("Time", f"{_time(result)}.", ALWAYS)
+    limits = result.simulated.serving.counted.slo
+    if limits:
+        yield Remark("SLO", f"{', '.join(map(answer.limit, limits))}.", ALWAYS)
+    for caution in result.cautions:
+        yield Remark("Beware", as_sentence(caution), FIRST)
+    if result.doubts:
+        yield Remark("Uncertain", f"{'; '.join(result.doubts[:DOUBTS])}.", ALWAYS)
+    if result.scenario.schedule.window:
+        yield Remark("Why", as_sentence(regime(result)), FIRST)
+    yield from _service(result)
+    if result.decision:
+        yield from _turns(result)
+
+
+def _speedup(result: RunResult, interval: Interval | None) -> str:
+    words = f"{result.speedup:.2f}x"
+    if interval:
+        words = answer.doubt(result.speedup, interval).removeprefix("Speed-up ")
+    return f"{words}{decided.beside(result.decision)}"
+
+
+def _time(result: RunResult) -> str:
+    """Return simulated times and rates beside those of autoregressive decoding."""
+    simulated = result.simulated
+    plain = result.baseline
+    words = f"{number(simulated.tpot_s * 1e3, 3)} ms per token"
+    drafts = bool(result.scenario.schedule.window)
+    if drafts:
+        words += f", {number(plain.tpot_s * 1e3, 3)} without speculation"
+    if result.scenario.requests.together:
+        words += f"; {number(simulated.tokens_per_s, 3)} tokens per second"
+        if drafts:
+            words += f", {number(plain.tokens_per_s, 3)} without"
+    return f"{words} (simulation)"
+
+
+def _service(result: RunResult) -> Iterator[Remark]:
+    """Yield what a service of many requests adds to the answer."""
+    for sentence in answer.waiting(result):
+        yield Remark("Clients", as_sentence(sentence), THEN)
+    tiers = tiers_line(result.simulated.serving)
+    named = {
+        "Replicas": scaled(result).removeprefix("Replicas: "),
+        "Apart": split(result),
+        "Cache": cache_cost(result.cache_cost),
+        "Tiers": tiers.removeprefix("Tiers of KV memory: "),
+    }
+    for name, sentence in named.items():
+        if sentence:
+            yield Remark(name, sentence, THEN)
+
+
+def _turns(result: RunResult) -> Iterator[Remark]:
+    """Yield where speculation stops paying, and what to measure."""
+    decision = result.decision
+    if decision is None:
+        return
+    yield Remark("Flips", as_sentence(decided.flips(decision.flips)), THEN)
+    if decision.measurement:
+        words = decided.measurement(decision.measurement, decision.setting)
+        yield Remark("To settle", as_sentence(words), LAST)
