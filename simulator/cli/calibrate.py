@@ -13,6 +13,7 @@ import click
 from simulator.cli import options
 from simulator.cli.catalogue import class_of
 from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, working
+from simulator.cli.service import service
 from simulator.core.parallel import counted
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document
@@ -397,6 +398,9 @@ def engine(
         lines.append(f"written: {out}")
     data = {"numbers": numbers, "errors": fitted.errors, "written": file}
     answer(as_json, lambda: data, lambda: engine_page(fitted, name), *lines)
+
+
+calibrate.add_command(service)
 
 
 @calibrate.command(

@@ -383,7 +383,9 @@ class Requests(Frozen):
     def _source_of(self, seed: int, deal: Deal) -> Source:
         if self.sessions is not None:
             begins = None if self.arrivals is None else self._begins(seed, self.count)
-            clients = Clients(self.dealt_turns(seed, deal), begins, self.concurrency)
+            between_s = self.sessions.between_s if isinstance(self.sessions, SessionFile) else 0.0
+            turns = self.dealt_turns(seed, deal)
+            clients = Clients(turns, begins, self.concurrency, between_s)
             return SessionTurns(clients, self.past_end == "cut")
         if self.arrivals is None:
             return ClosedLoop(self, seed, deal)

@@ -441,14 +441,13 @@ def written(
         "errors": {name: round(error, 4) for name, error in fitted.errors.items()},
     }
     kept = {name: value for name, value in data.items() if name not in ("hull", "versions")}
-    return kept | _home(used) | {"fit": stated}
+    return kept | home_of([run.loaded.scenario for run in used]) | {"fit": stated}
 
 
-def _home(runs: Sequence[MeasuredRun]) -> PlainData:
-    """Return on which devices the runs were (``fitted_on``), and between which ends they lie
-    (``hull``).
+def home_of(scenarios: Sequence[Scenario]) -> PlainData:
+    """Return on which devices runs of scenarios were (``fitted_on``), and between which ends they
+    lie (``hull``); nothing without hardware.
     """
-    scenarios = [run.loaded.scenario for run in runs]
     places = [scenario.target for scenario in scenarios if scenario.target]
     if not places:
         return {}

@@ -65,11 +65,13 @@ def read_answers(file: str, answers: Sequence[Fields]) -> ServiceFile:
     engine = next(filter(None, map(_engine, answers)), None)
     requests = []
     speculations = []
-    for answer in answers:
+    steps = []
+    for place, answer in enumerate(answers):
         speculation = _speculation(answer)
         requests.append(_request(answer, speculation))
         speculations.append(speculation)
-    steps = known(each.steps for each in speculations)
+        if speculation.steps is not None:
+            steps.append(speculation.steps._replace(request=place))
     histogram = added([each.steps_by_accepted for each in speculations])
     windows = known(each.window for each in speculations)
     acceptance = summed(file, requests, steps, histogram, max(windows, default=0) or None)

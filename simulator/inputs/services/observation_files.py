@@ -65,20 +65,42 @@ def _tables(services: Sequence[ServiceFile]) -> Iterator[tuple[str, str, str]]:
         yield "passes_file", PASSES, csv_text(ServedPass._fields, passes)
     lines = []
     for each in services:
-        places: Sequence[int] = _by_arrival(each.requests) if each is listing else ()
-        lines += [_steps_line(steps, places) for steps in each.steps]
+        rows = _rows_of(each, listing) if listing else {}
+        lines += [_steps_line(steps, rows) for steps in each.steps]
     if lines:
         yield "steps_file", STEPS, "".join(lines)
 
 
-def _steps_line(steps: RequestSteps, places: Sequence[int]) -> str:
-    """Return a line of the steps of a request, with its row in the table of requests, from 1, where
-    that is known; ``places`` are those of the rows in their file.
+def _rows_of(service: ServiceFile, listing: ServiceFile) -> Mapping[int, int]:
+    """Return the rows in the table of requests, from 1, of the requests of a file, by their places
+    in it: those of the same file, or those that alone have as many tokens in both.
+    """
+    order = _by_arrival(listing.requests)
+    if service is listing:
+        return {place: row for row, place in enumerate(order, 1)}
+    rows = _by_lengths([listing.requests[place] for place in order])
+    places = _by_lengths(service.requests)
+    return {place: rows[lengths] + 1 for lengths, place in places.items() if lengths in rows}
+
+
+def _by_lengths(requests: Sequence[ServedRequest]) -> Mapping[tuple[int, int], int]:
+    """Return the places of requests by tokens of prompt and output, of those that no two share."""
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, request in enumerate(requests):
+        if request.prompt_tokens and request.output_tokens:
+            lengths = request.prompt_tokens, request.output_tokens
+            places.setdefault(lengths, []).append(place)
+    return {lengths: alike[0] for lengths, alike in places.items() if len(alike) == 1}
+
+
+def _steps_line(steps: RequestSteps, rows: Mapping[int, int]) -> str:
+    """Return a line of the steps of a request, with its row in the table of requests where that is
+    known.
     """
     fields = steps._asdict()
     place = fields.pop("request")
-    if place is not None and places:
-        fields["request"] = places.index(place) + 1
+    if place in rows:
+        fields["request"] = rows[place]
     return json_text(fields, indent=None) + "\n"
 
 

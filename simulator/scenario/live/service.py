@@ -132,12 +132,14 @@ def scenario_of(
     form: LoadForm = "as it was",
     out: Path | None = None,
     changes: PlainData | None = None,
+    outside_ms: float | None = None,
 ) -> ObservedScenario:
     """Return the scenario of an observation whose tables lie in ``folder``.
 
     ``like`` is the name or the path of a scenario; ``out`` the folder that it will be written into,
     from which a path is then told; ``changes`` are further fields, as a file states them, which go
-    before all others (``{"target": {"device": "./device.yaml"}}``). Raises :class:`BadInput` with
+    before all others (``{"target": {"device": "./device.yaml"}}``). Clients pause for
+    ``outside_ms`` between requests, by default that of the engine. Raises :class:`BadInput` with
     file, line and column where a table is broken, where no load is known, and where drafts were
     observed that the scenario does not draft.
     """
@@ -150,7 +152,9 @@ def scenario_of(
     words = f"{observed.model or 'a model'} on {observed.engine or 'an engine'}"
     draft.data["about"] = f"As observed: {words}, {observed.bottleneck}"
     _add_drafts(draft, drafts)
-    _add_load(draft, observed, whole, drafts, base, form)
+    if outside_ms is None:
+        outside_ms = _outside_ms(base)
+    _add_load(draft, observed, whole, drafts, base, form, outside_ms)
     _add_serving(draft, observed, whole, base)
     _say_rest(draft, observed, base, like)
     _add_skipped(draft, len(requests) - len(whole))
@@ -224,6 +228,7 @@ def _add_load(
     drafts: ObservedDrafts,
     base: Document,
     form: LoadForm,
+    outside_ms: float,
 ) -> None:
     """Add the load, each request where it is known, else sums."""
     load = observed.load
@@ -235,9 +240,12 @@ def _add_load(
     if not rows:
         _add_sums(draft, observed, base, clients)
     elif turned and timed:
-        _add_sessions(draft, rows, form)
+        _add_sessions(draft, rows, form, drafts.steps)
     elif clients or _shared_tokens(observed, rows):
-        _add_single_turns(draft, observed, rows, clients, timed)
+        _add_single_turns(draft, observed, rows, clients, timed, drafts.steps)
+        if clients:
+            sessions = draft.data["requests"]["sessions"]
+            sessions["between_s"] = round(outside_ms / 1e3, 9)
     else:
         _add_log(draft, observed, rows, timed, drafts.steps)
 
@@ -252,13 +260,10 @@ def _add_log(
     """Add a log of requests, each with the recording of its own steps where these are known."""
     if timed:
         rows = sorted(rows, key=lambda row: row.request.arrival_s or 0.0)
-    places = {each.request: place for place, each in enumerate(steps, 1)}
-    paired = bool(steps) and all(row.number in places for row in rows if row.output > 1)
+    recordings = _recordings(draft, rows, steps).get("recordings")
     cells = []
-    for row in rows:
-        task = ""
-        if paired:
-            task = f"all/{places.get(row.number, 1)}"
+    for place, row in enumerate(rows):
+        task = recordings[place] if recordings else ""
         arrival_s = row.request.arrival_s if timed else ""
         cells.append([arrival_s, row.prompt, row.output, task])
     columns = ["arrival_s", "prompt_tokens", "output_tokens", "task"]
@@ -273,15 +278,28 @@ def _add_log(
         arrivals |= {"format": "log", "rate_per_s": rate_per_s}
         draft.observed("load", f"{len(rows):,} requests, {rate_per_s:.3g} a second")
         draft.assumed("arrivals", "of a Poisson process, as no file says when requests came")
-    if paired:
+    if recordings:
         draft.data["requests"]["task_flavours"] = "by_name"
-        draft.observed("steps of a request", "those that it had itself")
-    elif steps:
-        draft.assumed("steps of a request", "those of any request, as no file says whose they are")
     draft.rows = [row.number for row in rows]
 
 
-def _add_sessions(draft: _Draft, rows: Sequence[_Row], form: LoadForm) -> None:
+def _recordings(draft: _Draft, rows: Sequence[_Row], steps: Sequence[RequestSteps]) -> PlainData:
+    """Return the recording that each request replays, that of its own steps, as a field of
+    requests; nothing where it is not known of all that decode.
+    """
+    if not steps:
+        return {}
+    places = {each.request: place for place, each in enumerate(steps, 1)}
+    if not all(row.number in places for row in rows if row.output > 1):
+        draft.assumed("steps of a request", "those of any request, as no file says whose they are")
+        return {}
+    draft.observed("steps of a request", "those that it had itself")
+    return {"recordings": [f"all/{places.get(row.number, 1)}" for row in rows]}
+
+
+def _add_sessions(
+    draft: _Draft, rows: Sequence[_Row], form: LoadForm, steps: Sequence[RequestSteps]
+) -> None:
     """Add a file of sessions that begin when they began, whose turns come as long behind an answer
     as they did, or when they came.
     """
@@ -312,13 +330,19 @@ def _add_sessions(draft: _Draft, rows: Sequence[_Row], form: LoadForm) -> None:
     draft.data["requests"] = {
         "sessions": {"name": "file", "file": SESSIONS},
         "arrivals": {"name": "recorded"},
+        **_recordings(draft, listed, steps),
     }
     words = f"{len(order):,} sessions of {len(rows):,} turns, as they began and paused"
     draft.observed("load", words)
 
 
 def _add_single_turns(
-    draft: _Draft, observed: Observed, rows: Sequence[_Row], clients: int | None, timed: bool
+    draft: _Draft,
+    observed: Observed,
+    rows: Sequence[_Row],
+    clients: int | None,
+    timed: bool,
+    steps: Sequence[RequestSteps],
 ) -> None:
     """Add a file of sessions of one turn each: a closed loop of clients that take them in order, or
     requests that begin alike as they arrived.
@@ -348,7 +372,7 @@ def _add_single_turns(
     if shared:
         draft.observed("shared beginning", f"{shared:,} tokens of a prompt, by what caches found")
     draft.files[SESSIONS] = csv_text(columns, cells)
-    draft.data["requests"] = requests
+    draft.data["requests"] = requests | _recordings(draft, rows, steps)
 
 
 def _add_sums(draft: _Draft, observed: Observed, base: Document, clients: int | None) -> None:
@@ -357,6 +381,9 @@ def _add_sums(draft: _Draft, observed: Observed, base: Document, clients: int | 
     """
     load = observed.load
     if not load.requests or not load.prompt_tokens or not load.output_tokens:
+        if observed.passes_file:
+            draft.like("load", "as no file knows more of it than passes")
+            return
         message = (
             "holds no load: neither requests, nor how many there were and their tokens; observe "
             "two scrapes of /metrics with requests between them, or the result of a benchmark"
@@ -381,6 +408,12 @@ def _add_sums(draft: _Draft, observed: Observed, base: Document, clients: int | 
     draft.data["requests"] = replacing(Requests, base.data.get("requests"), requests)
 
 
+def _outside_ms(base: Document) -> float:
+    """Return the time outside of its engine that a scenario states, in ms; 0 without any."""
+    stated = base.get(("target", "engine", "outside_ms")) or 0.0
+    return float(stated["value"] if isinstance(stated, dict) else stated)
+
+
 def _rate_per_s(observed: Observed) -> float:
     """Return how many requests come in a second; raises :class:`BadInput` where that is not
     known.
@@ -400,15 +433,15 @@ def _shared_tokens(observed: Observed, rows: Sequence[_Row]) -> int:
     """Return the tokens with which prompts begin alike, in whole blocks, so that as many are found
     in a cache as were; 0 where few are, or nobody says.
     """
-    found = observed.state.hit_tokens
+    hit_tokens = observed.state.hit_tokens
     asked = observed.state.queried_tokens
-    if not found or not asked:
-        found = observed.load.cached_tokens
+    if not hit_tokens or not asked:
+        hit_tokens = observed.load.cached_tokens
         asked = observed.load.prompt_tokens
-    if not found or not asked or found < HITS * asked or len(rows) < 2:
+    if not hit_tokens or not asked or hit_tokens < HITS * asked or len(rows) < 2:
         return 0
     block = observed.state.kv_block_tokens or 16
-    mean = found / asked * sum(row.prompt for row in rows) / (len(rows) - 1)
+    mean = hit_tokens / asked * sum(row.prompt for row in rows) / (len(rows) - 1)
     return int(mean // block) * block
 
 
@@ -426,7 +459,7 @@ def _add_serving(draft: _Draft, observed: Observed, rows: Sequence[_Row], base: 
         draft.like("KV cache", "what the weights leave on the device")
     if state.kv_block_tokens:
         memory["block_tokens"] = state.kv_block_tokens
-    named = "sessions" in draft.data["requests"]
+    named = "sessions" in draft.data.get("requests", {})
     has_beginnings = bool(_shared_tokens(observed, rows)) or (observed.load.most_turns or 1) > 1
     memory["prefix_caching"] = named and has_beginnings
     if memory["prefix_caching"]:

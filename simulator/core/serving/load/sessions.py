@@ -326,6 +326,8 @@ class SessionFile(Frozen):
     """
     context_tokens: int | None = Field(default=None, gt=0, le=MOST_TOKENS)
     """A session ends before a turn that has more, prompt and output together."""
+    between_s: float = Field(default=0.0, ge=0, le=LATEST_S)
+    """From the end of a session to the next one of its client, in a closed loop."""
 
     def recorded(self) -> Sequence[Session]:
         """Return the sessions of the file, the earliest first."""

@@ -128,8 +128,8 @@ class Clients:
     """When the turns of sessions come: a turn its ``wait_s`` after the one before it has ended.
 
     ``begins``: when each session begins, in seconds, in ascending order. None: ``clients`` of a
-    closed loop, each of which begins its first session at 0 and the next one the moment its last
-    turn has ended.
+    closed loop, each of which begins its first session at 0 and the next one ``between_s`` after
+    its last turn has ended.
     """
 
     def __init__(
@@ -137,7 +137,9 @@ class Clients:
         sessions: Iterable[Sequence[SessionTurn]],
         begins: Iterable[float] | None = None,
         clients: int = 0,
+        between_s: float = 0.0,
     ) -> None:
+        self._between_s = between_s
         self._sessions = iter(sessions)
         self._begins = None if begins is None else iter(begins)
         self._coming: list[tuple[float, int, _Place]] = []
@@ -204,7 +206,7 @@ class Clients:
             wait_s, earliest_s = following.turn.wait_s, following.turn.earliest_s
             self._send(following, max(now + wait_s, place.begin_s + earliest_s))
         elif self._begins is None:
-            self._begin(now)
+            self._begin(now + self._between_s)
 
     def close(self) -> None:
         """Let no more turns come."""

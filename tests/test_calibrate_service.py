@@ -1,0 +1,205 @@
+"""A service that is a simulation is observed and calibrated, and gives its numbers back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from simulator.cli.main import main
+from simulator.evidence.live.cases import is_held_out
+from simulator.scenario import load
+from tests.live_files import write_service
+
+CLOSE = 0.01
+ENGINE = {
+    "like": "vllm",
+    "launch": "synchronous",
+    "asynchronous": False,
+    "graph_rows": [],
+    "host_us_per_layer": 10,
+    "schedule_us": 1_000,
+    "schedule_us_per_request": 100,
+    "outside_ms": 20,
+    "verified_row_us": 50,
+}
+TRUE_ENGINE = ENGINE | {"outside_ms": 60, "schedule_us_per_request": 1_500}
+EFFICIENCIES = {"memory_efficiency": 0.5, "compute_efficiency": 0.5}
+TRUE_EFFICIENCIES = {"memory_efficiency": 0.25, "compute_efficiency": 0.1}
+PLAIN = {"name": "autoregressive"}
+DRAFTING = {"name": "vanilla_sd", "gamma": 3}
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)])
+
+
+def device(efficiencies: dict[str, float]) -> dict[str, Any]:
+    default = {name: {"value": value} for name, value in efficiencies.items()}
+    return {"like": "xeon_16_cores", "matmul": {"default": default}}
+
+
+def scenario(folder: Path, name: str, strategy: dict[str, Any], clients: int, of: str) -> Path:
+    """A closed loop of 24 requests of different lengths, under an engine and a device ``of`` one
+    name.
+    """
+    (folder / "sessions.csv").write_text(
+        "session,prompt_tokens,output_tokens\n"
+        + "".join(f"{i},{40 + 97 * i % 500},{12 + 7 * i % 30}\n" for i in range(24))
+    )
+    place = {"device": f"./{of}_device.yaml", "engine": f"./{of}_engine.yaml", "weights": "bf16"}
+    data: dict[str, Any] = {
+        "strategy": strategy,
+        "target": {"model": "tinyllama_1_1b", "machine": "here", **place},
+        "requests": {
+            "concurrency": clients,
+            "sessions": {"name": "file", "file": "sessions.csv", "between_s": 0.06},
+        },
+        "serving": {
+            "policy": {"name": "engine"},
+            "memory": {"prefix_caching": False, "kv_tokens": 50_000},
+        },
+    }
+    if strategy is DRAFTING:
+        data["draft"] = {"model": "llama_68m", "machine": "here", **place}
+        data["acceptance"] = {"per_position": [0.8, 0.7, 0.6]}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(data))
+    return path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scenario to start from, and what was observed of a service with other numbers."""
+    folder = tmp_path_factory.mktemp("service")
+    for name, content in {
+        "like_engine": ENGINE,
+        "true_engine": TRUE_ENGINE,
+        "like_device": device(EFFICIENCIES),
+        "true_device": device(TRUE_EFFICIENCIES),
+    }.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    scenario(folder, "like", DRAFTING, 1, "like")
+    for name, strategy, clients in (
+        ("plain_1", PLAIN, 1),
+        ("plain_8", PLAIN, 8),
+        ("k_3", DRAFTING, 4),
+    ):
+        truth = load(str(scenario(folder, f"true_{name}", strategy, clients, "true")))
+        files = write_service(folder / f"files_{name}", truth)
+        done = run("observe", *files, "--out", folder / name)
+        assert done.exit_code == 0, done.output
+    return folder
+
+
+def calibrated(world: Path, *arguments: object) -> dict[str, Any]:
+    """What ``calibrate service`` says as JSON."""
+    done = run("calibrate", "service", *arguments, "--like", world / "like.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    data: dict[str, Any] = json.loads(done.stdout, parse_constant=pytest.fail)
+    return data
+
+
+def terms(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {term["name"]: term for term in data["terms"]}
+
+
+def seen(world: Path, *names: str) -> list[Path]:
+    return [world / name / "observed.yaml" for name in names]
+
+
+def test_a_known_service_gives_its_numbers_back(world: Path, tmp_path: Path) -> None:
+    data = calibrated(world, *seen(world, "plain_1", "plain_8", "k_3"), "--out", tmp_path / "fit")
+    numbers = terms(data)
+    for name, value in {
+        "engine.outside_ms": 60,
+        "device.matmul.memory_efficiency": 0.25,
+        "device.matmul.compute_efficiency": 0.1,
+        "engine.schedule_us_per_request": 1_500,
+    }.items():
+        assert numbers[name]["identified"], name
+        assert numbers[name]["value"] == pytest.approx(value, rel=CLOSE), name
+    assert not numbers["engine.schedule_us"]["identified"]
+    assert numbers["engine.schedule_us"]["value"] == 1_000
+    assert "not told apart from" in numbers["engine.schedule_us"]["kept"]
+    held = [score for score in data["scores"] if score["part"] == "held out"]
+    assert {score["observation"] for score in held} == {"plain_1", "plain_8", "k_3"}
+    for score in held:
+        for error in ("tpot_error", "ttft_error", "throughput_error"):
+            assert abs(score[error]) < CLOSE, score
+        assert abs(score["tpot_before"]) > 10 * CLOSE
+    written = load(str(tmp_path / "fit" / "scenario.yaml")).scenario
+    assert written.target is not None
+    assert written.target.engine.outside_ms.value == pytest.approx(60, rel=CLOSE)
+    assert written.target.engine.outside_ms.confidence == "calibrated"
+    assert run("run", tmp_path / "fit" / "observation_3" / "scenario.yaml").exit_code == 0
+
+
+def test_an_observation_that_is_held_out_is_simulated_and_not_fitted(world: Path) -> None:
+    data = calibrated(
+        world,
+        *seen(world, "plain_1"),
+        "--hold-out",
+        *seen(world, "plain_8"),
+        "--free",
+        "device.matmul.compute_efficiency",
+        "--free",
+        "engine.verified_row_us",
+    )
+    parts = [(score["observation"], score["part"], score["requests"]) for score in data["scores"]]
+    assert parts == [
+        ("plain_1", "fitted", 18),
+        ("plain_1", "held out", 6),
+        ("plain_8", "held out", 24),
+    ]
+    assert set(terms(data)) == {"device.matmul.compute_efficiency", "engine.verified_row_us"}
+    kept = terms(data)["engine.verified_row_us"]["kept"]
+    assert kept == "nothing is drafted in these files; a run with speculation would tell it"
+
+
+def test_about_one_request_of_four_is_held_out_whatever_its_times() -> None:
+    held = [row for row in range(1, 401) if is_held_out(row)]
+    assert held[:6] == [4, 6, 14, 16, 21, 23]
+    assert len(held) == 99
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--free", "engine.outside"], "there is no term 'engine.outside'; did you mean"),
+        (["--hold-out", "plain_1/observed.yaml"], "expected each observation once"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(world: Path, options: list[str], message: str) -> None:
+    options = [str(world / word) if "/" in word else word for word in options]
+    done = run(
+        "calibrate", "service", *seen(world, "plain_1"), "--like", world / "like.yaml", *options
+    )
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_stated_durations_have_no_terms(world: Path) -> None:
+    done = run("calibrate", "service", *seen(world, "plain_1"), "--like", "durations_only")
+    assert done.exit_code == 2
+    assert "states durations, of which no device or engine can be fitted" in done.stderr
+
+
+def test_the_page_says_errors_first_then_terms_and_what_would_tell_others(world: Path) -> None:
+    done = run(
+        "calibrate",
+        "service",
+        *seen(world, "plain_1"),
+        "--like",
+        world / "like.yaml",
+        "--free",
+        "engine.outside_ms",
+    )
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0] == "like_device under like_engine, fitted to plain_1"
+    assert "requests that were held out: time per token" in lines[1]
