@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     help="A term that may be fitted, as engine.outside_ms; repeatable, at most eight "
     "[default: the first eight that act].",
 )
+@click.option(
+    "--skip",
+    metavar="N",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    help="First requests of each observation that do not count, as a server warms up.",
+)
 @options.output(
     "--out", type=options.FOLDER, help="Folder for device.yaml, engine.yaml, scenario.yaml, a page."
 )
@@ -52,6 +59,7 @@ def service(
     like: str,
     held_out: Paths,
     free: Names,
+    skip: int,
     out: Path | None,
     as_json: bool,
     own: Paths,
@@ -71,7 +79,7 @@ def service(
     lines = []
     with working("reading") as display, TemporaryDirectory() as kept:
         paths = [*observations, *held_out]
-        cases = read_cases(paths, len(observations), like, Path(kept), catalogue)
+        cases = read_cases(paths, len(observations), like, Path(kept), catalogue, skip)
         fit = fit_service(cases, free, display.update)
         page = fitted_page(fit)
         data = fitted_data(fit)
@@ -85,7 +93,12 @@ def service(
 
 
 def read_cases(
-    paths: Sequence[Path], fitted: int, like: str, folder: Path, catalogue: Catalogue
+    paths: Sequence[Path],
+    fitted: int,
+    like: str,
+    folder: Path,
+    catalogue: Catalogue,
+    skip: int = 0,
 ) -> list[ObservedCase]:
     """Return observations, of which the first ``fitted`` may be fitted, with scenarios in a
     folder; those of one name are told apart by numbers.
@@ -99,7 +112,7 @@ def read_cases(
     cases: list[ObservedCase] = []
     for place, path in enumerate(paths):
         own = folder / str(place)
-        case = observed_case(path, like, own, catalogue, held_out=place >= fitted)
+        case = observed_case(path, like, own, catalogue, held_out=place >= fitted, skipped=skip)
         if case.name in {other.name for other in cases}:
             case = replace(case, name=f"{case.name} ({place + 1})")
         cases.append(case)

@@ -8,20 +8,21 @@ any (of which every fourth is held out, too).
 
 The fit is least squares of ``log(simulated / measured)``, where what lies further than
 :data:`OUTLIER` counts less (soft L1). The simulation is that of the observed load. Where drafts are
-drawn and not replayed, requests are compared in blocks of :data:`BLOCK`, and times per token are
-set to the tokens a step that were observed.
+drawn and not replayed, times behind first tokens are those of as many steps as were measured: of
+each request where its steps are known, else in the mean and in blocks of :data:`BLOCK`.
 
-*Rule of identification.* With J the derivative of the logarithms by the terms, and s the spread of
-what is left, 0.01 at least, standard errors are the roots of the diagonal of s^2 (J'J)^-1. A term
+*Rule of identification.* With J the derivative of the logarithms by the terms, W what each counts,
+and s the spread of what is left, 0.01 at least, standard errors are the roots of the diagonal of
+s^2 (J'WJ)^-1. A term
 is identified where its standard error is at most :data:`KNOWN` of it or, of a time, moves no fitted
-number by more than :data:`NEXT_TO_NOTHING`. The worst of those that are not keeps the value and the
-range of the profile that the fit started from, and the others are fitted again, until all are
-identified.
+number by more than :data:`NEXT_TO_NOTHING`. Of those that are not, the one that is fewest standard
+errors away from the profile that the fit started from keeps its value and range, and the others are
+fitted again, until all are identified.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import log, sqrt
+from math import inf, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ from simulator.evidence.live.terms import TOGETHER, Profiles, Term, terms_of
 OUTLIER = 0.1
 """Difference of logarithms from which on a row counts less."""
 BLOCK = 8
-"""Requests that are compared together, where their steps are not those that they took."""
+"""Requests whose times per token are compared together, where nobody has counted their steps."""
 KNOWN = 0.25
 """Largest standard error of an identified term, relative to it."""
 NEXT_TO_NOTHING = 0.01
@@ -162,11 +163,11 @@ def fit_service(
     while terms:
         told(f"fitting {len(terms)} terms")
         best = model.fitted(terms, best.values)
-        worst = _least_identified(best, model)
-        if worst is None:
+        needless = _least_needed(best, model)
+        if needless is None:
             break
-        kept[worst.name] = _why_kept(worst, best)
-        terms = [term for term in terms if term is not worst]
+        kept[needless.name] = _why_kept(needless, best)
+        terms = [term for term in terms if term is not needless]
         best = best._replace(
             values={
                 name: at
@@ -291,9 +292,12 @@ class _Model:
         )
         values = named(best.x)
         off = self.rows(values)
-        spread = max(LEAST_SPREAD, 1.4826 * float(np.median(np.abs(off))))
+        weights = (1.0 + (off / OUTLIER) ** 2) ** -0.5
+        freedom = max(1.0, float(np.sum(weights)) - len(terms))
+        spread = max(LEAST_SPREAD, sqrt(float(np.sum(weights * off**2)) / freedom))
         jacobian = self.jacobian(terms, values)
-        errors = standard_errors(jacobian, scale, spread)
+        weighted = jacobian * np.sqrt(weights)[:, None]
+        errors = standard_errors(weighted, scale, spread)
         return _Point(terms, values, named(errors), spread, jacobian)
 
 
@@ -320,43 +324,34 @@ def fitted_rows(case: ObservedCase, profiles: Profiles) -> Iterator[float]:
             yield from _rows_of_means(case, simulated(case, scenario))
         return
     places = case.fitted_places()
-    done = simulated(case, scenario)
-    longer = _longer(case, done)
-    size = 1 if case.exact_steps else BLOCK
+    done = simulated(case, scenario).as_many_steps(case)
+    for place in places:
+        yield from _log_ratio(done.requests[place].ttft_ms, case.measured[place].ttft_ms)
+    size = 1 if case.stretched is not None else BLOCK
     for first in range(0, len(places), size):
         block = places[first : first + size]
         measured = [case.measured[place] for place in block]
         computed = [done.requests[place] for place in block]
-        weight = sqrt(len(block))
-        for mine, theirs, ratio in (
-            (_mean_ttft(computed, measured), _mean_ttft(measured, measured), 1.0),
-            (_mean_tpot(computed, measured), _mean_tpot(measured, measured), longer),
-        ):
-            if mine and theirs:
-                yield weight * log(mine * ratio / theirs)
+        tpot_ms = _mean_tpot(computed, measured)
+        yield from _log_ratio(tpot_ms, _mean_tpot(measured, measured), len(block))
 
 
-def _longer(case: ObservedCase, done: SimulatedCase) -> float:
-    """Return by what times per token are multiplied, so that a step keeps the tokens that were
-    observed and not those that were drawn.
+def _log_ratio(
+    computed: float | None, measured: float | None, requests: int = 1
+) -> Iterator[float]:
+    """Yield the logarithm of a computed over a measured time, where both are known, with the weight
+    of so many requests.
     """
-    accepted = case.made.observed.acceptance
-    if case.exact_steps or accepted is None or not accepted.tokens_per_step:
-        return 1.0
-    return done.tokens_per_step / accepted.tokens_per_step
+    if computed and measured:
+        yield sqrt(requests) * log(computed / measured)
 
 
 def _rows_of_means(case: ObservedCase, done: SimulatedCase) -> Iterator[float]:
     """Yield the rows of an observation of which means alone are known, as of a block each."""
     means = mean_of_times(case)
-    longer = _longer(case, done)
-    ttft_ms = _mean_ttft(done.requests, done.requests)
-    tpot_ms = _mean_tpot(done.requests, done.requests)
-    weight = sqrt(BLOCK)
-    if ttft_ms and "ttft" in means:
-        yield weight * log(ttft_ms / means["ttft"])
-    if tpot_ms and "tpot" in means:
-        yield weight * log(tpot_ms * longer / means["tpot"])
+    requests = done.as_many_steps(case).requests
+    yield from _log_ratio(_mean_ttft(requests, requests), means.get("ttft"), BLOCK)
+    yield from _log_ratio(_mean_tpot(requests, requests), means.get("tpot"), BLOCK)
 
 
 def _mean_ttft(requests: Sequence[TimedRequest], measured: Sequence[TimedRequest]) -> float | None:
@@ -412,20 +407,32 @@ def _why_idle(term: Term, cases: Sequence[ObservedCase]) -> str:
     return f"changes no time of these files, or is hidden; {term.remedy}, might tell it"
 
 
-def _least_identified(point: _Point, model: _Model) -> Term | None:
-    """Return the term that is least identified; None where all are."""
-    worst = None
-    most = 1.0
+def _least_needed(point: _Point, model: _Model) -> Term | None:
+    """Return, of the terms that are not identified, the one that is fewest standard errors away
+    from the profile, which explains least of what was measured; None where all are identified.
+    """
+    needless = None
+    fewest = inf
     for place, term in enumerate(point.terms):
         error = point.errors[term.name]
         at = point.values[term.name]
-        reach = error / KNOWN
-        if not term.is_ratio:
-            moves = float(np.max(np.abs(point.jacobian[:, place]))) * error
-            reach = min(reach / max(abs(at), 1e-12), moves / NEXT_TO_NOTHING)
-        if reach > most:
-            worst, most = term, reach
-    return worst
+        if _is_identified(term, at, error, point.jacobian[:, place]):
+            continue
+        away = abs(at - term.start(model.start.data(term))) / max(error, 1e-12)
+        if away < fewest:
+            needless, fewest = term, away
+    return needless
+
+
+def _is_identified(term: Term, at: float, error: float, moved: Floats) -> bool:
+    """Return whether a term with this value and standard error is known by the rule of the module;
+    ``moved`` are the derivatives of the fitted numbers by it.
+    """
+    if term.is_ratio:
+        return error <= KNOWN
+    if error <= KNOWN * abs(at):
+        return True
+    return float(np.max(np.abs(moved))) * error <= NEXT_TO_NOTHING
 
 
 def _why_kept(term: Term, point: _Point) -> str:
@@ -464,8 +471,8 @@ def _fitted_term(term: Term, start: Profiles, point: _Point, kept: Mapping[str, 
 def _scores(case: ObservedCase, start: Profiles, fitted: Profiles) -> Iterator[PartScore]:
     """Yield how far the simulation of an observation is from it, of each of its parts."""
     scenario = with_profiles(case.scenario, *fitted)
-    done = simulated(case, scenario)
-    before = simulated(case, with_profiles(case.scenario, *start))
+    done = simulated(case, scenario).as_many_steps(case)
+    before = simulated(case, with_profiles(case.scenario, *start)).as_many_steps(case)
     if not case.measured:
         yield _score_of_means(case, done, before)
         return
@@ -497,7 +504,6 @@ def _score(
     measured = [case.measured[place] for place in places]
     computed = [done.requests[place] for place in places]
     earlier = [before.requests[place] for place in places]
-    longer = _longer(case, done)
     tpot_ms = _mean_tpot(measured, measured)
     ttft_ms = _mean_ttft(measured, measured)
     return PartScore(
@@ -506,7 +512,7 @@ def _score(
         requests=len(places),
         tpot_ms=tpot_ms,
         ttft_ms=ttft_ms,
-        tpot_error=_off(_mean_tpot(computed, measured), tpot_ms, longer),
+        tpot_error=_off(_mean_tpot(computed, measured), tpot_ms),
         ttft_error=_off(_mean_ttft(computed, measured), ttft_ms),
         throughput_error=_off(tokens_per_s(computed), tokens_per_s(measured)),
         tpot_each=_median_off(
@@ -515,7 +521,7 @@ def _score(
         ttft_each=_median_off(
             [(m.ttft_ms, c.ttft_ms) for m, c in zip(measured, computed, strict=True)]
         ),
-        tpot_before=_off(_mean_tpot(earlier, measured), tpot_ms, longer),
+        tpot_before=_off(_mean_tpot(earlier, measured), tpot_ms),
         ttft_before=_off(_mean_ttft(earlier, measured), ttft_ms),
         pass_error=None,
     )
@@ -523,7 +529,6 @@ def _score(
 
 def _score_of_means(case: ObservedCase, done: SimulatedCase, before: SimulatedCase) -> PartScore:
     means = mean_of_times(case)
-    longer = _longer(case, done)
     tpot_ms = means.get("tpot")
     ttft_ms = means.get("ttft")
     return PartScore(
@@ -532,24 +537,24 @@ def _score_of_means(case: ObservedCase, done: SimulatedCase, before: SimulatedCa
         requests=len(done.requests),
         tpot_ms=tpot_ms,
         ttft_ms=ttft_ms,
-        tpot_error=_off(_mean_tpot(done.requests, done.requests), tpot_ms, longer),
+        tpot_error=_off(_mean_tpot(done.requests, done.requests), tpot_ms),
         ttft_error=_off(_mean_ttft(done.requests, done.requests), ttft_ms),
         throughput_error=_off(
             tokens_per_s(done.requests), case.made.observed.load.output_tokens_per_s
         ),
         tpot_each=None,
         ttft_each=None,
-        tpot_before=_off(_mean_tpot(before.requests, before.requests), tpot_ms, longer),
+        tpot_before=_off(_mean_tpot(before.requests, before.requests), tpot_ms),
         ttft_before=_off(_mean_ttft(before.requests, before.requests), ttft_ms),
         pass_error=None,
     )
 
 
-def _off(computed: float | None, measured: float | None, ratio: float = 1.0) -> float | None:
+def _off(computed: float | None, measured: float | None) -> float | None:
     """Return the error of a computed number as a share of the measured one."""
     if not computed or not measured:
         return None
-    return computed * ratio / measured - 1.0
+    return computed / measured - 1.0
 
 
 def _median_off(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:

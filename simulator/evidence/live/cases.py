@@ -4,8 +4,10 @@ The load is the observed one (:mod:`simulator.scenario.live.service`); request i
 is request i of the log.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -16,6 +18,7 @@ from simulator.core.cost.engine import Engine
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import replace_nested
+from simulator.core.serving.iteration import Iteration
 from simulator.core.serving.load.sessions import SessionFile
 from simulator.core.serving.requests import Request
 from simulator.core.strategies.common.capabilities import drafting_of
@@ -66,6 +69,8 @@ class ObservedCase:
     passes: Sequence[ServedPass]
     held_out: bool = False
     """Whether all of it is held out."""
+    skipped: int = 0
+    """So many requests at the beginning are neither fitted nor held out."""
 
     @property
     def scenario(self) -> Scenario:
@@ -87,12 +92,48 @@ class ObservedCase:
         """Return the places of the requests that a fit may see."""
         if self.held_out:
             return []
-        return [place for place, row in enumerate(self.made.rows) if not is_held_out(row)]
+        return [place for place in self._places if not is_held_out(self.made.rows[place])]
 
     def held_places(self) -> list[int]:
         """Return the places of the requests that are held out."""
         fitted = set(self.fitted_places())
-        return [place for place in range(len(self.made.rows)) if place not in fitted]
+        return [place for place in self._places if place not in fitted]
+
+    @property
+    def _places(self) -> range:
+        """Return the places of all requests that count."""
+        return range(min(self.skipped, len(self.made.rows)), len(self.made.rows))
+
+    @cached_property
+    def stretched(self) -> Sequence[float] | None:
+        """Return by what the time behind the first token of each request is multiplied, so that it
+        takes the steps that were measured and not those that were drawn, whose number depends on no
+        duration; None where nobody has counted them.
+        """
+        if self.exact_steps:
+            return [1.0] * len(self.made.requests)
+        measured = [_steps(request) for request in self.made.requests]
+        if not measured or None in measured:
+            return None
+        drawn = self._drawn_steps()
+        ratios = []
+        for own, steps in zip(measured, drawn, strict=True):
+            ratios.append(own / steps if own and steps else 1.0)
+        return ratios
+
+    def _drawn_steps(self) -> list[int]:
+        """Return the decode steps of each request in a simulation, in the order of the scenario."""
+        ended: list[Request] = []
+        steps = Counter[int]()
+
+        def note(iteration: Iteration) -> None:
+            for request, tokens in zip(iteration.requests, iteration.tokens, strict=True):
+                steps[request] += tokens > 0
+
+        service = service_of(self.scenario, self.loaded.acceptance())
+        service.run(on_iteration=note, on_finished=ended.append)
+        counts = [steps[request.index] - 1 for request in ended]
+        return [counts[place] for place in _order(self, ended)]
 
 
 def is_held_out(row: int) -> bool:
@@ -109,6 +150,7 @@ def observed_case(
     catalogue: Catalogue,
     held_out: bool = False,
     form: LoadForm = "as it was",
+    skipped: int = 0,
 ) -> ObservedCase:
     """Return an observation and its scenario, whose files are written into ``folder``; it has to
     stay as long as the case is used. Raises as :func:`load_observed`.
@@ -123,7 +165,19 @@ def observed_case(
         measured=[_measured(request) for request in made.requests],
         passes=passes[::stride],
         held_out=held_out,
+        skipped=skipped,
     )
+
+
+def _steps(request: ServedRequest) -> int | None:
+    """Return the decode steps of a request: stated, or its tokens behind the first less those that
+    were drafted and kept; None where neither is known.
+    """
+    if request.steps is not None:
+        return request.steps
+    if request.accepted_tokens is None or not request.output_tokens:
+        return None
+    return max(1, request.output_tokens - 1 - request.accepted_tokens)
 
 
 def _measured(request: ServedRequest) -> TimedRequest:
@@ -168,6 +222,26 @@ class SimulatedCase(NamedTuple):
     """Each request, in the order of the scenario."""
     tokens_per_step: float
     """Of decode steps, mean over all requests."""
+
+    def as_many_steps(self, case: ObservedCase) -> "SimulatedCase":
+        """Return the requests with as many steps as were measured: of each where they are known,
+        else in the mean.
+        """
+        if case.stretched is not None:
+            ratios = case.stretched
+        else:
+            accepted = case.made.observed.acceptance
+            mean = accepted.tokens_per_step if accepted else None
+            ratios = [self.tokens_per_step / mean if mean else 1.0] * len(self.requests)
+        requests = []
+        for request, ratio in zip(self.requests, ratios, strict=True):
+            if request.tpot_ms is None or request.ttft_ms is None:
+                requests.append(request)
+                continue
+            tpot_ms = request.tpot_ms * ratio
+            e2e_ms = request.ttft_ms + tpot_ms * (request.output_tokens - 1)
+            requests.append(request._replace(tpot_ms=tpot_ms, e2e_ms=e2e_ms))
+        return self._replace(requests=requests)
 
 
 def simulated(case: ObservedCase, scenario: Scenario) -> SimulatedCase:
