@@ -205,6 +205,7 @@ UNITS = (
 COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
     "spreads",
+    *("groups", "drafters", "verifiers"),
     "copied_from_rows",
     "lm_head_rows",
     "state_blocks",

@@ -42,6 +42,7 @@ from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import (
     CutsVocabulary,
     ExtraMemory,
+    caches_of_draft,
     drafting_of,
     drafts_first,
     dropped_units,
@@ -101,8 +102,8 @@ class RoleMemory(NamedTuple):
     weights_gb: float
     head_gb: float = 0.0
     """Size of a token in the cache of layers that draft beside the target, in 1e9 bytes."""
-    caches: bool = True
-    """Whether caches lie beside the weights."""
+    caches: float = 1.0
+    """How many caches of a request lie beside the weights: 0 where they lie elsewhere."""
 
     def request_gb(self, tokens: int, rows: int) -> float:
         """Return the size of the caches of a request of ``tokens``, and of a state for each of
@@ -110,7 +111,8 @@ class RoleMemory(NamedTuple):
         """
         if not self.caches:
             return 0.0
-        return self.place.kv_gb(tokens) + self.head_gb * tokens + rows * self.place.state_gb
+        own_gb = self.place.kv_gb(tokens) + self.head_gb * tokens + rows * self.place.state_gb
+        return self.caches * own_gb
 
 
 class DeviceGroup(NamedTuple):
@@ -533,6 +535,7 @@ class Scenario(Frozen):
                 groups.setdefault(self._memory_of(there), []).append(there)
         if self.draft and self.strategy.needs.draft_model:
             memory = _role_memory("draft", self.draft, ExtraMemory())
+            memory = memory._replace(caches=caches_of_draft(self.strategy))
             groups.setdefault(self._memory_of(memory), []).append(memory)
         utilisation = self.serving.memory.utilisation
         return [DeviceGroup(tuple(roles), utilisation) for roles in groups.values()]

@@ -353,3 +353,36 @@ class ProvenSteps(ABC):
         """Return whether, with these settings, what a request does in its steps depends on no other
         request.
         """
+
+
+class DraftsElsewhere(ABC):
+    """A strategy with this capability drafts on devices that are not as many as the target's
+    replicas.
+    """
+
+    @property
+    @abstractmethod
+    def caches_of_draft(self) -> float:
+        """Return the caches of the draft that lie on one of its devices, over those of the requests
+        that decode together at one target; 0 where a device keeps those of a single request.
+        """
+
+    @abstractmethod
+    def draft_devices(self, requests: int) -> float:
+        """Return how many times the draft's devices are there for ``requests`` at one target."""
+
+
+def caches_of_draft(strategy: Strategy) -> float:
+    """Return how many caches of a request lie beside the draft's weights; 1 by default."""
+    if isinstance(strategy, DraftsElsewhere):
+        return strategy.caches_of_draft
+    return 1.0
+
+
+def draft_devices(strategy: Strategy, requests: int) -> float:
+    """Return how many times the draft's devices are there for one target with ``requests``; 1 by
+    default.
+    """
+    if isinstance(strategy, DraftsElsewhere):
+        return strategy.draft_devices(requests)
+    return 1.0
