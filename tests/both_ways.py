@@ -375,6 +375,8 @@ HEAD = {"name": "head", "head": {"layers": 1, "squares": 4, "vocabulary": 32_000
 WINDOWS: tuple[dict[str, Any], ...] = (
     {"name": "table", "windows": {1: 5, 2: 2, 4: 0}},
     {"name": "off_above", "requests": 2},
+    {"name": "ranges", "ranges": ((1, 1, 1), (2, 3, 0))},
+    {"name": "tiers", "tiers": {1: {"candidates": (0, 1)}, 3: {"candidates": (0,)}}},
 )
 
 

@@ -212,6 +212,8 @@ COUNTS_AND_RATIOS = {
     "balance_abs_threshold",
     "least_chance",
     "ema_alpha",
+    *("ranges", "tiers", "captured", "candidates", "ceiling_coeff"),
+    *("up_hysteresis", "down_hysteresis", "update_interval", "warmup_batches"),
     *(
         "hidden_size",
         "intermediate_size",

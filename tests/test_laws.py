@@ -30,6 +30,7 @@ from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
     OffAbove,
+    WindowRanges,
     WindowTable,
 )
 from simulator.core.strategies.common.base import early_exit
@@ -62,6 +63,7 @@ adaptives = st.one_of(
     st.just(FixedWindow()),
     st.builds(OffAbove, name=st.just("off_above"), requests=st.sampled_from([4, 8])),
     st.builds(WindowTable, name=st.just("table"), windows=st.just({1: 1, 5: 0})),
+    st.builds(WindowRanges, ranges=st.just(((1, 4, 1), (5, 8, 0)))),
 )
 any_strategy = st.one_of(
     st.just(strategies()["autoregressive"]()),

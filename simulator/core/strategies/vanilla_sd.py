@@ -57,6 +57,7 @@ from simulator.core.strategies.common.step import (
     Timeline,
     intern_kind,
 )
+from simulator.core.strategies.common.tiers import TierWindow
 from simulator.core.strategies.common.traits import Facts, Finding, Traits, no_cut
 
 TOKEN_BYTES = 6
@@ -167,7 +168,10 @@ class VanillaSD(
         requests = len(states)
         if isinstance(self.adaptive, RequestWindow):
             return self._composed(states, self.adaptive, prompts)
-        gamma = self.window_for(requests)
+        if isinstance(self.adaptive, TierWindow):
+            gamma = self.adaptive.opened(self.gamma, states)
+        else:
+            gamma = self.window_for(requests)
         context = 0
         cut = False
         for state in states:
@@ -187,8 +191,10 @@ class VanillaSD(
         return Step(kind, rows, 0, prompts)
 
     def course_window(self, requests: int) -> int | None:
-        """Return the window of this batch; None where windows follow their requests."""
-        return None if isinstance(self.adaptive, RequestWindow) else self.window_for(requests)
+        """Return the window of this batch; None where windows follow what was accepted."""
+        if isinstance(self.adaptive, RequestWindow | TierWindow):
+            return None
+        return self.window_for(requests)
 
     def step_of(self, requests: int, sums: Sums) -> Step:
         """Return a step in which all verify the window of this batch."""
@@ -212,10 +218,12 @@ class VanillaSD(
         return Step(kind, cut_to_grants(states), 0, prompts)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
-        """Verify what was proposed; a window that follows its request moves."""
+        """Verify what was proposed; a window that follows its request or its batch moves."""
         if isinstance(self.adaptive, OracleWindow):
             return [self.adaptive.settled(state) for state in states]
         settled = super().settle(states)
+        if isinstance(self.adaptive, TierWindow):
+            self.adaptive.settled(self.gamma, states, settled)
         if isinstance(self.adaptive, RequestWindow):
             for state, progress in zip(states, settled, strict=True):
                 state.turn += 1
@@ -227,17 +235,18 @@ class VanillaSD(
 
     def _renews(self, shares: Mapping[Kind, Numbers]) -> bool:
         """Return whether windows follow the batch alone, or are what will be kept."""
-        return not isinstance(self.adaptive, RequestWindow) or isinstance(
-            self.adaptive, OracleWindow
-        )
+        follows = isinstance(self.adaptive, RequestWindow | TierWindow)
+        return not follows or isinstance(self.adaptive, OracleWindow)
 
     def kinds(self, odds: OddsOf, requests: int) -> dict[Kind, float]:
         """Return a share of 1 for the only kind of step, with the window of this batch; or of each
         window of a request.
         """
-        shares = {self.window_for(requests): 1.0}
+        shares: Mapping[int, Numbers] = {self.window_for(requests): 1.0}
         if isinstance(self.adaptive, RequestWindow):
             shares = self.adaptive.shares(self.gamma, odds)
+        if isinstance(self.adaptive, TierWindow):
+            shares = self.adaptive.shares(self.gamma, requests, odds)
         kinds = {
             gamma: Kind("step", requests) if gamma else Kind("step", 0, requests)
             for gamma in shares
@@ -342,6 +351,11 @@ class VanillaSD(
         if requests > 1 and isinstance(self.adaptive, RequestWindow):
             return Claim(
                 "idealised", "windows follow each request, and those of a batch are taken as equal"
+            )
+        if isinstance(self.adaptive, TierWindow):
+            return Claim(
+                "idealised",
+                "windows follow what a batch accepts, which is taken to be its mean in every step",
             )
         return EXACT
 

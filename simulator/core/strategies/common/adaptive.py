@@ -9,17 +9,19 @@ guesses. ``gamma`` of the strategy is the longest window; each rule here answers
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import pairwise
 from math import prod
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from simulator.core.acceptance.cursors import RecordedCursor
 from simulator.core.acceptance.sources import Odds
 from simulator.core.numeric import Numbers, stationary
 from simulator.core.quantities import Fraction, Frozen
 from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
+from simulator.core.strategies.common.tiers import TierWindow
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, less whole numbers, are spread evenly however many are taken."""
@@ -74,6 +76,47 @@ class WindowTable(TabledWindow):
     name: Literal["table"] = "table"
     windows: Tabled = Field(min_length=1)
     """Draft tokens from each batch size on."""
+
+
+Requests = Annotated[int, Field(gt=0, le=1_000_000)]
+"""Size of a batch."""
+Drafts = Annotated[int, Field(ge=0, le=1_000_000)]
+"""Draft tokens of a window; 0: nothing is drafted."""
+
+
+class WindowRanges(Frozen):
+    """The window is that of the range in which the batch lies, as vLLM takes it
+    (``num_speculative_tokens_per_batch_size``).
+
+    ``ranges: [[1, 64, 3], [65, 128, 1], [129, 512, 0]]`` drafts three tokens for up to 64 requests
+    and none from 129 on. A batch between two ranges, or behind the last, has the window of the
+    range before it. (vLLM, ``v1/spec_decode/dynamic/utils.py``, vllm-project/vllm 14b450ca.)
+    """
+
+    name: Literal["ranges"] = "ranges"
+    ranges: tuple[tuple[Requests, Requests, Drafts], ...] = Field(min_length=1, max_length=10_000)
+    """First and last batch of each range, and its draft tokens."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.ranges[0][0] != 1:
+            raise ValueError("ranges: the first has to begin with 1, the smallest batch")
+        for first, last, _ in self.ranges:
+            if first > last:
+                raise ValueError(f"ranges: {first} to {last} ends before it begins")
+        for (_, last, _), (first, _, _) in pairwise(self.ranges):
+            if first <= last:
+                raise ValueError(f"ranges: one ends with {last}, and the next begins with {first}")
+        return self
+
+    @property
+    def windows(self) -> dict[int, int]:
+        """Return the draft tokens of each range by its first batch."""
+        return {first: tokens for first, _, tokens in self.ranges}
+
+    def window(self, gamma: int, requests: int) -> int:
+        """Return the draft tokens of a batch of ``requests``."""
+        return tabled_window(self.windows, gamma, requests)
 
 
 class OffAbove(Frozen):
@@ -296,7 +339,9 @@ class ConfidentWindow(RequestWindow):
 Adaptive = Annotated[
     FixedWindow
     | WindowTable
+    | WindowRanges
     | OffAbove
+    | TierWindow
     | GoodputWindow
     | MovingWindow
     | GatedWindow
@@ -308,9 +353,11 @@ Adaptive = Annotated[
 
 
 def stated_windows(rule: Frozen) -> dict[int, int]:
-    """Return the draft tokens that a rule states from each batch size on; empty for a rule without
-    a table.
+    """Return the draft tokens that a rule states from each batch size on, at most; empty for a rule
+    without a table.
     """
-    if isinstance(rule, TabledWindow):
+    if isinstance(rule, TabledWindow | WindowRanges):
         return rule.windows
+    if isinstance(rule, TierWindow):
+        return rule.longest
     return {}

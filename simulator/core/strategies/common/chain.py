@@ -41,6 +41,7 @@ from simulator.core.strategies.common.drafters import (
 )
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
+from simulator.core.strategies.common.tiers import TierWindow
 from simulator.core.strategies.common.traits import Facts, Finding, Needs
 
 FORESEEN = 64
@@ -85,7 +86,9 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         """
         headed = isinstance(self.drafter, HeadDrafter)
         return super().needs._replace(
-            draft_steps=self.drafter.steps(self.gamma), draft_model=not headed
+            draft_steps=self.drafter.steps(self.gamma),
+            draft_model=not headed,
+            single_rates=isinstance(self.adaptive, TierWindow),
         )
 
     @property
@@ -201,11 +204,12 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
                 "bonus_on_full_accept",
                 "the oracle's windows are kept whole, and each step brings the target's own token",
             )
-        if isinstance(self.adaptive, RequestWindow) and not self.serial:
+        if isinstance(self.adaptive, RequestWindow | TierWindow) and not self.serial:
+            follows = "its request" if isinstance(self.adaptive, RequestWindow) else "its batch"
             yield (
                 "adaptive",
                 (
-                    f"a window that follows its request ({self.adaptive.name}) is drafted by "
+                    f"a window that follows {follows} ({self.adaptive.name}) is drafted by "
                     "vanilla_sd alone"
                 ),
             )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from simpy import Event
 
@@ -175,6 +175,10 @@ class State(Generic[C_co]):
     """Rows that the scheduler grants this request in the step; a longer window is cut."""
     plain_below: int = 0
     """Context up to which its steps are plain ones, as its draft has not read the prompt."""
+    batch_memory: dict[int, Any] | None = None
+    """What all requests of its batch remember together, by a number; None where a strategy's batch
+    remembers nothing.
+    """
 
 
 class Progress(NamedTuple):
