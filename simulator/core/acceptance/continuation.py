@@ -5,7 +5,7 @@ distribution (Nakagawa and Osaki 1975), S(k) = exp(-a k^b), so that a window of 
 ... + S(K) tokens a step. With b = 1 every position is kept with the same chance (i.i.d.); with b >
 1 the chance falls, as of a head that runs ahead of what it was trained for; with b < 1 it rises, as
 where easy and hard stretches alternate and a window that got far is in an easy one. The forms that
-were compared, on whole drafters left out, are in ``docs/how-to/traces.md``;
+were compared, on whole drafters left out, are in ``docs/background/acceptance.md``;
 ``tests/test_continuation.py`` compares them again on the shipped recordings.
 """
 

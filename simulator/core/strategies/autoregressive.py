@@ -1,8 +1,8 @@
 """Autoregressive decoding takes one pass of the target per token.
 
-target |==pass==|==pass==|==pass==|
+    target |==pass==|==pass==|==pass==|
 
-T_step = T_target,  one token per step.
+    T_step = T_target,  one token per step.
 """
 
 from abc import ABC
