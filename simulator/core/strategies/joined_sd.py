@@ -1,5 +1,6 @@
-"""Retrieval joined with a drafter: a step verifies a retrieved chain where the end of the text has
-stood in it before for long enough, else the tree of a head or a draft model (SAM-Decoding).
+"""Retrieval joined with a drafter (SAM-Decoding): a step verifies a retrieved chain where the end
+of the text has stood in it before for long enough. Otherwise it verifies the tree of a head or a
+draft model.
 
     a step that retrieves              one that is drafted
     draft     |                        |=r_1=|=r_2=|..|=r_n=|
