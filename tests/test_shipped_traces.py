@@ -157,8 +157,8 @@ def test_every_recorded_request_says_where_its_text_is(
     [("draft", (3.29, 3.52, 3.71, 3.80)), ("eagle", (2.57, 2.87, 3.06, 3.10))],
 )
 def test_greedy_text_becomes_easier_as_it_goes_on(drafter: str, tokens: tuple[float, ...]) -> None:
-    """Tokens a step of windows of five, by quarter of the output, as docs/background/acceptance.md has
-    them.
+    """Tokens a step of windows of five, by quarter of the output, as
+    docs/background/acceptance.md has them.
     """
     replay = Replay(read(Catalogue().names("trace")["six_flavours_greedy"]).drafted_by(drafter))
     kept: list[list[int]] = [[], [], [], []]
