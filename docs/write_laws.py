@@ -1,5 +1,5 @@
-"""Write the drawings of ``docs/background/laws.md``: what a step books on its lanes, and its law, as
-the docstring of every strategy has them.
+"""Write the drawings of ``docs/background/laws.md``: what a step books on its lanes, and its law,
+as the docstring of every strategy has them.
 
 ``python3 dev.py reference`` runs it; a test compares the committed drawings with what this writes.
 """

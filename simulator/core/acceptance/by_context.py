@@ -4,9 +4,9 @@ verdicts can be made to.
 Accepted drafts a step behind c tokens of context are A(c) = A(0) exp(-(c / s)^2), half of a bell:
 level where the draft was trained, then ever steeper, then at an end. A fall that the noise of the
 lengths explains as well is none. The form was chosen on one head, EAGLE-3's at 2k to 8k tokens
-(vllm-project/speculators#684); ``docs/background/acceptance.md`` has the others. The range spans one that
-falls slower (the root of c) and one that falls faster (c^2.5): of 21 lengths behind further
-contexts, of two published heads and three drafters of the shipped family
+(vllm-project/speculators#684); ``docs/background/acceptance.md`` has the others. The range spans
+one that falls slower (the root of c) and one that falls faster (c^2.5): of 21 lengths behind
+further contexts, of two published heads and three drafters of the shipped family
 (``scenarios/pairs/six_flavours_by_context.csv``), it holds 18.
 
 The mean falls because every position does: each draft token is kept with the same further chance,

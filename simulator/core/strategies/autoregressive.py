@@ -3,6 +3,8 @@
     target |==pass==|==pass==|==pass==|
 
     T_step = T_target,  one token per step.
+
+Every speed-up is over this.
 """
 
 from abc import ABC
