@@ -41,9 +41,9 @@ from simulator.report.terminal import print_page
 from simulator.studies.of_papers import studies_of_papers
 
 PACKAGE = Path(simulator.__file__).parent
-PARTS = {"window", "what_if", "measured_cards", "method_features", "of_papers"}
-"""Modules without a command of their name: parts of ``run``, and of ``list method``; what finds
-the studies of papers.
+PARTS = {"window", "what_if", "measured_cards", "method_features", "of_papers", "parallel_methods"}
+"""Modules without a command of their name: parts of ``run``, of ``list method`` and of ``methods``;
+what finds the studies of papers.
 """
 NAMES = study_names()
 
@@ -76,7 +76,7 @@ def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
 
 
 COMMON = {"scenarios", "overrides", "seed", "out", "as_json", "own", "paper_columns", "style"}
-OF_INPUTS = {"models", "traffic", "only"}
+OF_INPUTS = {"models", "traffic", "only", "parallel"}
 """Options of which the input of a study is made."""
 
 
@@ -107,7 +107,8 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     validate --claims``, a ledger that of ``--table``, measured cards those of ``list device
     --like``.
 
-    Sliders are a part of the pages of runs, laws and plans, and goodput of those of plans.
+    Sliders are a part of the pages of runs, laws and plans, goodput of those of plans, and methods
+    that draft beside the target of ``specsim methods --parallel``.
     """
     verbs = {word for words, _ in every() for word in words.split()}
     assert modules("report/pages") - verbs == {
@@ -116,6 +117,7 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
         "goodput",
         "ledger",
         "measured_cards",
+        "parallel_methods",
         "what_if",
     }
 

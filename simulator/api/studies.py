@@ -99,11 +99,18 @@ def workload(text: str) -> str:
 
 
 def methods(asked: Asked, options: Options) -> tuple[Sequence[Any], Options]:
-    """Return the methods that can be compared on a scenario."""
+    """Return the methods that can be compared on a scenario; with ``parallel`` those that draft
+    beside the target.
+    """
+    from simulator.studies import parallel_methods
     from simulator.studies.methods import candidates
 
     (scenario,) = asked.scenarios
     only = options.pop("only", ())
+    if options.pop("parallel", False):
+        catalogue = Catalogue(asked.own)
+        beside = parallel_methods.candidates(scenario, asked.overrides, catalogue, asked.seed, only)
+        return beside, options | {"scenario": scenario}
     tried = candidates(scenario, asked.overrides, Catalogue(asked.own), asked.seed, only)
     return list(tried), options | {"scenario": scenario}
 

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from simulator.api.studies import Asked, computed, page_of
 from simulator.cli import options
 from simulator.cli.options import answer, working
+from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
 from simulator.report.blocks import PICTURES
@@ -143,9 +144,22 @@ def batches(**asked: Any) -> None:
 @click.command("methods")
 @single
 @only
+@click.option(
+    "--parallel",
+    is_flag=True,
+    default=None,
+    help="Methods that draft beside the target: which pays in which batch, by law.",
+)
+@click.option(
+    "--sizes",
+    type=options.SIZES,
+    help="Batch sizes with --parallel [default: 1,2,4,8,16,32,64,128].",
+)
 @study
 def methods(**asked: Any) -> None:
     """All methods on SCENARIO's target, device, engine and trace: one table and one bar chart."""
+    if asked["sizes"] and not asked["parallel"]:
+        raise BadInput.at("--sizes", "is for --parallel; specsim crossovers takes it alone")
     show("methods", "simulating", asked)
 
 

@@ -27,7 +27,9 @@ from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import drawn
 from simulator.scenario.uncertain.footings import Footing, footings, largest_in_words
 from simulator.scenario.uncertain.intervals import doubt_of
+from simulator.studies import parallel_methods
 from simulator.studies.method_features import read_method
+from simulator.studies.parallel_methods import SIZES, ParallelCandidates, ParallelComparison
 from simulator.studies.window import main_kind
 
 Origin = Literal["recorded", "stand_in", "published", "stated"]
@@ -121,12 +123,18 @@ class MethodComparison:
         }
 
 
-def study(candidates: Sequence[MethodCandidate], scenario: str) -> MethodComparison:
+def study(
+    candidates: Sequence[MethodCandidate] | ParallelCandidates,
+    scenario: str,
+    sizes: Iterable[int] = SIZES,
+) -> MethodComparison | ParallelComparison:
     """Return the simulated points of the candidates that run on ``scenario``, and why the remaining
-    ones do not.
+    ones do not; of those that draft beside the target, by law in the batches of ``sizes``.
 
     Raises :class:`BadInput` where none runs.
     """
+    if isinstance(candidates, ParallelCandidates):
+        return parallel_methods.study(candidates, scenario, sizes)
     points = method_sweep(candidates)
     return MethodComparison(
         scenario, conditions_of(candidates), tuple(points), tuple(left_out(candidates))

@@ -12,13 +12,14 @@ from simulator.core.plain import PlainData
 from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.pages import decision as decided
+from simulator.report.pages import decision as decided, parallel_methods
 from simulator.report.panels import BLUE, GREY, VERMILLION
 from simulator.report.wording import as_sentence, number, shown
 from simulator.scenario.decision.answer import Decision
 from simulator.studies.crossovers import Crossover
 from simulator.studies.method_features import Features
 from simulator.studies.methods import ExcludedMethod, MethodComparison, MethodPoint
+from simulator.studies.parallel_methods import ParallelComparison
 
 AnyPoint = TypeVar("AnyPoint", MethodPoint, Crossover)
 ORIGINS = {
@@ -59,10 +60,12 @@ PANEL_IN = 0.75
 """Height of a bar, and of what surrounds those of a panel, in inches."""
 
 
-def page(result: MethodComparison) -> Page:
+def page(result: MethodComparison | ParallelComparison) -> Page:
     """Return the page of the comparison: its picture, and a table of methods for all origins of
-    acceptance.
+    acceptance; of methods that draft beside the target, their own.
     """
+    if isinstance(result, ParallelComparison):
+        return parallel_methods.page(result)
     title = f"{result.scenario}: {result.conditions}"
     sections = [Section(words, [_methods(points)]) for words, points in by_origin(result.points)]
     notes = list(_notes(result.points))
