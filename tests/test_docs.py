@@ -17,6 +17,7 @@ from simulator.cli.main import main
 from simulator.inputs.catalogue import shipped
 from simulator.scenario import load
 from tests.apart import kept
+from tests.sentences import paragraphs, sentences
 
 ROOT = Path(__file__).parent.parent
 BOOKS = [
@@ -33,6 +34,14 @@ SAVED = re.compile(
 """A file that the reader is told to save."""
 QUICK = ("run", "law", "list", "show", "schema", "explain", "compare")
 """Commands that are carried out; sweeps, live decoding and recordings are only read."""
+MOST_WORDS = 35
+"""Of a sentence that is read once."""
+HOW_TO = [page for page in BOOKS if page.parent.name == "how-to"]
+READ_FIRST = [
+    ROOT / "README.md",
+    *(page for page in BOOKS if page.parent.name == "tutorial"),
+    *HOW_TO,
+]
 
 
 class Quoted(NamedTuple):
@@ -140,3 +149,46 @@ def test_a_quoted_scenario_loads(page: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / "quoted.yaml"
     path.write_text(text)
     load(str(path))
+
+
+MIXED = """# A title of a page that has very many words indeed
+
+One `name of seven words in back quotes` and
+[two words](and/a/target.md). What follows: it goes on.
+
+* An item
+  that goes on. Another one: `names` begin it.
+
+1. A step
+
+| a table | of words |
+| --- | --- |
+
+    $ specsim run anything
+
+```yaml
+a: block. Of words.
+```
+"""
+
+
+def test_sentences_are_told_from_code_tables_and_titles() -> None:
+    assert sentences(MIXED) == [
+        "One CODE and two words.",
+        "What follows: it goes on.",
+        "An item that goes on.",
+        "Another one:",
+        "CODE begin it.",
+        "A step",
+    ]
+
+
+@pytest.mark.parametrize("page", READ_FIRST, ids=lambda page: page.stem)
+def test_no_sentence_has_to_be_read_twice(page: Path) -> None:
+    long = [text for text in sentences(page.read_text("utf-8")) if len(text.split()) > MOST_WORDS]
+    assert long == []
+
+
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_a_how_to_begins_with_what_its_reader_can_do(page: Path) -> None:
+    assert "fter this page you can " in next(paragraphs(page.read_text("utf-8")))
