@@ -214,6 +214,8 @@ COUNTS_AND_RATIOS = {
     "ema_alpha",
     *("ranges", "tiers", "captured", "candidates", "ceiling_coeff"),
     *("up_hysteresis", "down_hysteresis", "update_interval", "warmup_batches"),
+    *("threshold", "alpha", "single", "accumulated", "passes", "changed"),  # of a rule
+    "transition",
     *(
         "hidden_size",
         "intermediate_size",

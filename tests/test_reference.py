@@ -168,6 +168,8 @@ def test_every_array_of_a_shipped_trace_is_described() -> None:
         assert endings <= {name.partition(".")[2] for name in ARRAYS["further"]} | {
             "rollout.token",
             "rollout.sequences",
+            "rollout.p",
+            "rollout.entropy",
         }
 
 

@@ -51,13 +51,14 @@ def _speech(
     knows them.
     """
     if isinstance(drafter, Network):
-        return _model(drafter, starts)
+        return model_speech(drafter, starts)
     if isinstance(drafter, EagleLayer):
         return _eagle(drafter, target, states, starts)
     return _prepared(drafter, target, states, starts, depths)
 
 
-def _model(draft: Network, starts: Starts) -> Speech:
+def model_speech(draft: Network, starts: Starts) -> Speech:
+    """Return what a network says behind every start."""
     cache: Cache = []
     state = draft.hidden(starts.text[None, :-1], 0, cache)[-1][:, -starts.count :]
     own = [list[Keys]() for _ in cache]

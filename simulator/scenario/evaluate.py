@@ -28,6 +28,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.as_served import cache_unit_tokens
 from simulator.scenario.cache_cost import CacheCost, TokenTimes, cache_cost
 from simulator.scenario.caveats import cautions, caveats
+from simulator.scenario.lossy import outputs_change
 from simulator.scenario.outcome import Outcome, outcome_of
 from simulator.scenario.pools import left_out_of_law, service_of, together
 from simulator.scenario.result.closed_loop import closed_loop
@@ -61,7 +62,7 @@ def run(
     scenario = _of_those_that_came(loaded.scenario, simulated)
     stated = stated_mean(scenario, acceptance, simulated.verified_per_step)
     noted = list(caveats(loaded, acceptance))
-    warned = list(cautions(scenario))
+    warned = [*outputs_change(loaded, acceptance), *cautions(scenario)]
     if stated:
         noted = [*stated.caveats, *noted]
         warned = [*stated.cautions, *warned]

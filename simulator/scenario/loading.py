@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from simulator.core.acceptance.assignment import TraceAssignment
 from simulator.core.acceptance.by_context import ByContext, Falling
+from simulator.core.acceptance.lossy.scores import FORCED
 from simulator.core.acceptance.rescale import rescaled
 from simulator.core.acceptance.sequences import RecordedSequences
 from simulator.core.acceptance.sources import Acceptance, Replay
@@ -175,6 +176,7 @@ class Loaded:
         if spec.by_context and not isinstance(plain, Replay):
             return scenario.schedule.reads(falling(scenario, plain, spec.by_context))
         read = self._read(plain, key)
+        self._check_rule(read)
         if spec.kinds:
             read = weighed(scenario, read)
         if spec.by_context is None:
@@ -186,6 +188,29 @@ class Loaded:
             )
             raise self.document.refusal(("acceptance", "by_context"), message)
         return falling(scenario, read, spec.by_context)
+
+    def _check_rule(self, read: Acceptance) -> None:
+        """Raise :class:`BadInput` for a strategy that reads more of a recording than a rule says
+        something about.
+        """
+        rule = self.scenario.acceptance.rule
+        schedule = self.scenario.schedule
+        if rule is None or self.trace is None or not schedule.window:
+            return
+        if self.scenario.acceptance.rescale:
+            return
+        if rule.passes is None:
+            known = isinstance(read, Replay) and FORCED in read.trace.extra
+        else:
+            by_position = isinstance(read, Replay) and read.trace.run is None
+            known = by_position and isinstance(schedule, DraftsChain)
+        if not known:
+            message = (
+                "what this strategy reads of a recording is not known under a rule, only chains "
+                "and static trees with scores are, and chains of a draft with passes; state "
+                "acceptance.rate or acceptance.tokens_per_step"
+            )
+            raise self.document.refusal(("acceptance", "rule"), message)
 
     def _read(self, plain: Acceptance, key: object) -> Acceptance:
         """Return verdicts as the strategy reads them, at the mean that they are re-scaled to."""

@@ -3,9 +3,11 @@ asks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from simulator.core.acceptance.lossy.scores import chain_of, scored_depth, scores_of, under
 from simulator.core.acceptance.sequences import RecordedSequences
 from simulator.core.acceptance.sources import Replay, best_of
 from simulator.core.acceptance.spec import AcceptanceSpec
@@ -68,7 +70,11 @@ def borrowed(
 def _at_rate(rate: float, spec: AcceptanceSpec, window: int) -> AcceptanceSpec:
     """Return acceptance at an i.i.d. rate, with what is known of the mean that it stands for."""
     stated = AcceptanceSpec(
-        rate=rate, source=spec.source, confidence=spec.confidence, by_context=spec.by_context
+        rate=rate,
+        source=spec.source,
+        confidence=spec.confidence,
+        by_context=spec.by_context,
+        rule=spec.rule,
     )
     if not spec.tokens_per_step_between:
         return stated
@@ -222,9 +228,35 @@ def read_trace(scenario: Scenario, document: Document, catalogue: Catalogue) -> 
             raise document.refusal(("acceptance", field), message)
     if spec.best_of:
         drafted = best_of(trace, spec.best_of, scenario.seed)
+    elif spec.rule is not None and spec.rule.passes is None and spec.rescale is None:
+        drafted = _under_rule(trace, scenario, document)
     else:
         drafted = trace.drafted_by(spec.drafter, scenario.seed)
     return fitting(drafted, scenario, document, catalogue)
+
+
+def _under_rule(trace: Trace, scenario: Scenario, document: Document) -> Trace:
+    """Return the trace as a rule keeps its drafts: chains by start, trees as their strategy asks.
+
+    Raises :class:`BadInput` for a recording that does not say what the target thinks of drafts.
+    """
+    spec = scenario.acceptance
+    if spec.rule is None:
+        return trace
+    strategy = scenario.strategy
+    if isinstance(strategy, NamesRecording) and strategy.recorded_drafter:
+        return replace(trace, rule=spec.rule)
+    depth = scored_depth(trace, spec.drafter)
+    scores = scores_of(trace, spec.drafter, chain_of(depth)) if depth else None
+    if scores is None:
+        message = (
+            f"{spec.trace} does not say what the target thinks of the drafts of '{spec.drafter}', "
+            "which the rule asks: set acceptance.trace=small_family_scored, whose drafters are "
+            "draft and eagle, or acceptance.rule.passes to the share of rejected tokens that the "
+            "rule keeps"
+        )
+        raise document.refusal(("acceptance", "rule"), message)
+    return under(trace, spec.rule.kept(scores, scenario.seed))
 
 
 def fitting(trace: Trace, scenario: Scenario, document: Document, catalogue: Catalogue) -> Trace:

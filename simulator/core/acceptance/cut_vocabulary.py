@@ -8,7 +8,6 @@ fewer are kept than where rare tokens are hard to draft anyway. Nodes of a tree 
 would have had are not given to others.
 """
 
-from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -82,13 +81,11 @@ def cut(verdicts: Acceptance, share: float) -> Acceptance:
     if not isinstance(verdicts, Replay):
         return Covered(verdicts, share)
     trace = verdicts.trace
-    cut_replay = copy(verdicts)
-    cut_replay._verdicts = {}
     if trace.run is None:
-        cut_replay.accepted = verdicts.accepted & covered_tokens(trace, share)
-    else:
-        run = cut_runs(trace, trace.run.astype(np.int64), share)
-        cut_replay.trace = replace(trace, run=run.astype(np.uint16))
+        return verdicts.keeping(verdicts.accepted & covered_tokens(trace, share))
+    run = cut_runs(trace, trace.run.astype(np.int64), share)
+    cut_replay = verdicts.keeping(verdicts.accepted)
+    cut_replay.trace = replace(trace, run=run.astype(np.uint16))
     return cut_replay
 
 

@@ -427,6 +427,7 @@ class Replay:
 
     def __init__(self, trace: Trace, flavours: Sequence[str] = (), seed: int = 0) -> None:
         self.trace = trace
+        self.seed = seed
         self.accepted = trace.accepted(seed)
         pool: list[int] = []
         for name in flavours or trace.flavours:
@@ -450,6 +451,13 @@ class Replay:
         replay = copy(self)
         replay.trace = trace
         replay.accepted = trace.accepted(seed)
+        replay._verdicts = {}
+        return replay
+
+    def keeping(self, accepted: Bools) -> Self:
+        """Return a replay of the same requests that keeps other draft tokens (positions,)."""
+        replay = copy(self)
+        replay.accepted = accepted
         replay._verdicts = {}
         return replay
 

@@ -14,6 +14,7 @@ from simulator.core.acceptance.continuation import (
     continued_rates,
     even,
 )
+from simulator.core.acceptance.lossy.rules import Rule, relaxed
 from simulator.core.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.plain import PlainData
@@ -169,6 +170,11 @@ class AcceptanceSpec(Frozen):
     """Between what means acceptance may lie here (90 %), at ``window``; part of the interval of a
     speed-up.
     """
+    rule: Rule | None = None
+    """Rule by which a verification keeps more than the target alone would have written (lossy); by
+    default none: outputs are the target's. Acceptance that is stated is taken as that under the
+    rule, unless ``passes`` says what the rule adds to it.
+    """
     by_context: ByContext | None = None
     """How lengths fall while a context grows; what is stated above is that of the shortest."""
     source: str | None = None
@@ -187,6 +193,7 @@ class AcceptanceSpec(Frozen):
         self._check_interval()
         self._check_lengths()
         self._check_overlap()
+        self._check_rule()
         return self
 
     def _check_source(self) -> None:
@@ -276,6 +283,22 @@ class AcceptanceSpec(Frozen):
                 "accepted tokens are on the exit"
             )
 
+    def _check_rule(self) -> None:
+        """Raise :class:`ValueError` for a rule beside what it can say nothing about."""
+        if self.rule is None:
+            return
+        if self.best_of:
+            raise ValueError(
+                "rule: no recording knows what it keeps of the best of several drafters; leave "
+                "best_of or rule out"
+            )
+        rates = self.rate is not None or self.per_position is not None or self.lengths is not None
+        if self.rule.passes is not None and not (rates or (self.trace and not self.rescale)):
+            raise ValueError(
+                "rule.passes is for rate, per_position, lengths or a trace; a stated mean is that "
+                "under the rule"
+            )
+
     @property
     def _stated_sources(self) -> list[str]:
         """Return the sources that are stated, in the order of their fields."""
@@ -347,12 +370,20 @@ class AcceptanceSpec(Frozen):
             temperature=self.temperature,
             by_context=self.by_context,
             tokens_per_step_between=self.tokens_per_step_between,
+            rule=self.rule,
         )
 
     def verdicts(self, trace: Trace | None, seed: int) -> Acceptance:
         """Return the source of verdicts on chains; ``trace`` is the content of the trace that is
         named.
         """
+        plain = self._plain(trace, seed)
+        if self.rule is not None and self.rule.passes is not None:
+            return relaxed(plain, self.rule.passes.value, seed)
+        return plain
+
+    def _plain(self, trace: Trace | None, seed: int) -> Acceptance:
+        """Return the source of verdicts as it is stated or recorded."""
         if trace is not None:
             return Replay(trace, self.flavours or self.kinds, seed)
         if self.cycle:

@@ -56,6 +56,10 @@ class Trace:
     exit_rank: NDArray[np.uint16]
     run: NDArray[np.uint16] | None = None
     extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    rule: Any = None
+    """Rule by which trees are kept (:mod:`simulator.core.acceptance.lossy.rules`), where that is
+    not the target's own choice; of chains ``run`` holds what it keeps.
+    """
 
     @property
     def drafters(self) -> Sequence[str]:

@@ -28,6 +28,7 @@ from simulator.core.cost.kernels import (
     products,
     routed_experts_time,
     side_product_time,
+    transition_time,
 )
 from simulator.core.cost.mixer import LayerKind, Mixer
 from simulator.core.cost.model import DraftHead
@@ -445,6 +446,8 @@ class HeadTimes(PassTimes):
         matrices = head.squares * side_product_time(place, tokens, place.model.hidden_size)
         if head.rank:
             matrices += 2 * side_product_time(place, tokens, head.rank)
+        if head.transition:
+            matrices += transition_time(place, tokens, head.transition)
         if logit_rows:
             matrices += head_time(self._widened, logit_rows)
         collectives = all_reduce_time(place, tokens) * place.collectives.count * self._reduced

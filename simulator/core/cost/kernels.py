@@ -608,6 +608,16 @@ def side_product_time(place: Placement, tokens: int, width: int) -> float:
 
 
 @lru_cache(TIMED)
+def transition_time(place: Placement, tokens: int, rank: int) -> float:
+    """Return the seconds in which ``tokens`` rows are multiplied with ``rank`` x vocabulary, whole
+    on every rank of devices, and tokens are chosen from the sums.
+    """
+    product = products(place, "head", 1)
+    seconds = product.timed(*product.work(rank, place.model.vocab_size, tokens))
+    return seconds + place.engine.sampling_us.value * 1e-6
+
+
+@lru_cache(TIMED)
 def head_time(place: Placement, logit_rows: int) -> float:
     """Return the seconds of the LM head over ``logit_rows`` and of sampling from its logits; 0
     without rows.

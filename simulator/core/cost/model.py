@@ -446,7 +446,8 @@ class DraftHead(Frozen):
     that are as wide as the target's; without either it shares the target's. EAGLE: one layer and
     ``squares`` 2 (features and embeddings, 2h to h); Medusa: a square and an LM head for each of
     its heads. ``rank`` is that of a low-rank transform before the LM head, from h to rank and back
-    to h.
+    to h; ``transition`` that of a table that adds to the logits what follows the token before
+    (DSpark).
     """
 
     layers: int = Field(default=0, ge=0, le=MOST_LAYERS)
@@ -459,6 +460,9 @@ class DraftHead(Frozen):
     """Number of LM heads of its own that are as wide as the target's."""
     rank: int = Field(default=0, ge=0, le=10_000_000)
     """Rank of a low-rank transform before the LM head; 0: there is none."""
+    transition: int = Field(default=0, ge=0, le=10_000_000)
+    """Rank of a table of transitions: a row looks the token before up in it, and multiplies it with
+    rank times vocabulary, whole on every rank of devices; 0: there is none."""
     mixture: bool = False
     """Whether its layers have experts of their own like the target's last layer (MTP); by default
     their MLP is dense.
@@ -492,5 +496,6 @@ class DraftHead(Frozen):
         else:
             lm_heads = 0
         transform = 2 * self.rank * target.hidden_size
+        transform += 2 * self.transition * target.vocab_size
         layers = self.layers * target.kind_weights(self.layer(target))
         return layers + self.squares * target.hidden_size**2 + transform + lm_heads

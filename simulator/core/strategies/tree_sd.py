@@ -33,6 +33,7 @@ from simulator.core.acceptance.cursors import (
     forked,
 )
 from simulator.core.acceptance.cut_vocabulary import NO_TEXT, cut, cut_runs
+from simulator.core.acceptance.lossy.scores import under
 from simulator.core.acceptance.sources import Acceptance, Replay
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRuns
@@ -261,7 +262,12 @@ class TreeSD(
         trace = verdicts.trace
         drafter = self.drafter or ""
         proposed = trace.extra.get(f"{drafter}.proposed") if self.matched else None
-        kept = self.tree.kept(trace, drafter)
+        if trace.rule is not None:
+            ruled = self.tree.kept_under(trace.rule, trace, drafter, verdicts.seed)
+            verdicts = verdicts.over(under(trace, ruled), verdicts.seed)
+            kept = ruled.tokens
+        else:
+            kept = self.tree.kept(trace, drafter)
         if self.covered is not None:
             kept = cut_runs(trace, kept, self.covered.value)
         return RecordedRuns(verdicts, kept, self.window, proposed)

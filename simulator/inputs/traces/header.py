@@ -86,6 +86,8 @@ class Header(_Open):
     """Pruned trees, in the order of ``streams_pruned.run``."""
     trees: dict[str, dict[str, PositiveInt]] = Field(default_factory=dict)
     """Static trees, by drafter."""
+    scored_trees: dict[str, dict[Literal["paths"], str]] = Field(default_factory=dict)
+    """Static trees of which the target scored every node, by drafter, as ``paths`` of a tree."""
     replay: str = ""
     """What a replay of the record is worth."""
     derived_from: PlainData = Field(default_factory=dict)

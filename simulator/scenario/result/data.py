@@ -12,6 +12,7 @@ from simulator.scenario.agreement import gap_data
 from simulator.scenario.caveats import cautions
 from simulator.scenario.decision.by_law import DecidedLaw
 from simulator.scenario.evaluate import baseline, law, speedup_of
+from simulator.scenario.lossy import outputs_change
 from simulator.scenario.outcome import outcome_data, stage_memories
 from simulator.scenario.result.closed_loop import closed_loop
 from simulator.scenario.result.run_result import RunResult
@@ -129,7 +130,7 @@ def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
         "decision": decided.decision and decided.decision.as_data(),
         **({"closed_loop": loop.as_data() | {"words": loop.words}} if loop else {}),
         "stand_in": scenario.acceptance.stand_in,
-        "cautions": list(cautions(scenario)),
+        "cautions": [*outputs_change(loaded, acceptance), *cautions(scenario)],
         **(
             {"load": {**load._asdict(), "stable": load.stable, "words": load.words}} if load else {}
         ),

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
 from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
 from simulator.core.strategies.common.capabilities import DraftsChain
@@ -96,6 +97,11 @@ def shell_command(lines: Sequence[Words]) -> str:
     return " \\\n    ".join(map(shlex.join, lines)) + "\n"
 
 
+def no_options(rule: LossyRule) -> Words:
+    """Return no words: the program has no such rule."""
+    return []
+
+
 @dataclass(frozen=True)
 class ServingProgram:
     """States a program that serves: the script that calls it, the documentation that names of
@@ -112,6 +118,8 @@ class ServingProgram:
     """How turns of a session come back to their replica."""
     lines: Callable[[Served], list[Words]]
     """Returns the words of the command, by the lines that it is written in."""
+    rule: Callable[[LossyRule], Words] = no_options
+    """Returns the options of a rule by which outputs change; none where the program has none."""
 
     def script(
         self,
@@ -126,7 +134,10 @@ class ServingProgram:
         served = self.served(scenario, ranges, head)
         if served is None:
             return None
-        command = shell_command([*self.lines(served), *behind])
+        lossy = scenario.acceptance.rule
+        options = self.rule(lossy) if lossy and lossy.lossy else []
+        lines = [*self.lines(served), *([options] if options else [])]
+        command = shell_command([*lines, *behind])
         return "".join(f"# {line}\n" for line in self._comments(served)) + command
 
     def served(self, scenario: Scenario, ranges: Ranges | None, head: str) -> Served | None:
@@ -149,6 +160,11 @@ class ServingProgram:
         )
 
     def _comments(self, served: Served) -> Iterator[str]:
+        rule = served.scenario.acceptance.rule
+        if rule is not None and rule.lossy:
+            yield f"outputs are not the target's alone: {rule.words}"
+            if not self.rule(rule):
+                yield "this program has no option for that rule, and keeps fewer tokens"
         replicas = served.scenario.serving.replicas
         which = "1 replica" if replicas == 1 else f"each of {replicas} replicas"
         yield f"{which}; option names: {Comment(self.source)}"
@@ -233,6 +249,14 @@ def _sglang_speculation(served: Served) -> list[Words]:
     return [algorithm, steps]
 
 
+def _sglang_rule(rule: LossyRule) -> Words:
+    """Return the thresholds of a rule; none for a rule that the program does not have."""
+    if not isinstance(rule, ThresholdRule):
+        return []
+    single = ["--speculative-accept-threshold-single", f"{rule.single:g}"]
+    return [*single, "--speculative-accept-threshold-acc", f"{rule.accumulated:g}"]
+
+
 def _llama_cpp(served: Served) -> list[Words]:
     places = served.scenario.batch
     serve = ["llama-server", "-m", _gguf(served.model)]
@@ -273,6 +297,8 @@ ENGINES = {
             "eagle": "eagle",
             "ngram": "ngram",
             "mtp": "mtp",
+            "dflash": "dflash",
+            "dspark": "dspark",
         },
         affinity=(
             "a session stays on its replica with --routing-logic session --session-key HEADER of "
@@ -296,9 +322,11 @@ ENGINES = {
             "eagle": "EAGLE",
             "ngram": "NGRAM",
             "mtp": "EAGLE",
+            "dflash": "DFLASH",
         },
         affinity=("a session stays where its prefix is with --policy cache_aware of sglang_router"),
         lines=_sglang,
+        rule=_sglang_rule,
     ),
     "llama_cpp": ServingProgram(
         file="llama_cpp.sh",

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from simulator.core.acceptance.lossy.rules import Rule
+from simulator.core.acceptance.lossy.scores import Kept, scores_of
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.tree_replay import (
     LARGEST_TREE,
@@ -104,6 +106,12 @@ class TokenTree(Frozen):
         """Return what is missing for :meth:`kept`, in words that go on from a file's name;
         ``borrowed``: any tree will do.
         """
+        if trace.rule is not None:
+            return self._unscored(trace, drafter)
+        return self._not_kept(trace, drafter, borrowed)
+
+    def _not_kept(self, trace: Trace, drafter: str, borrowed: bool) -> str | None:
+        """Return what is missing where the target alone keeps the tree."""
         if trace.run is not None:
             recorded_levels = trace.window
         elif f"{drafter}.run" in trace.extra:
@@ -123,6 +131,25 @@ class TokenTree(Frozen):
         if recorded_levels is None or self.depth <= recorded_levels:
             return None
         return f"knows {recorded_levels} levels, got {self.depth}"
+
+    def _unscored(self, trace: Trace, drafter: str) -> str | None:
+        """Return what is missing for :meth:`kept_under`."""
+        if not self.dynamic and scores_of(trace, drafter, self.nodes) is not None:
+            return None
+        return (
+            f"does not know what the target thinks of this tree of '{drafter}', which the rule "
+            "asks: small_family_scored does of medusa's tree of 63 and parts of it, and of chains "
+            "of draft and eagle up to 8 tokens; or state rate, or tokens_per_step, under the rule"
+        )
+
+    def kept_under(self, rule: Rule, trace: Trace, drafter: str, seed: int) -> Kept:
+        """Return what a rule keeps of the tree that starts at each position; raises ValueError for
+        a recording without scores.
+        """
+        scores = scores_of(trace, drafter, self.nodes)
+        if scores is None:
+            raise ValueError(f"no scores of '{drafter}' for this tree")
+        return rule.kept(scores, seed)
 
     def _not_as_recorded(self, recorded: Mapping[str, int] | None, drafter: str) -> str | None:
         """Return what is missing in a recording by start: it holds one tree, or chains."""

@@ -1,0 +1,1 @@
+"""Verification that keeps more than the target would have written."""
