@@ -205,7 +205,7 @@ UNITS = (
 COUNTS_AND_RATIOS = {
     *("batch", "rows", "ranks", "context"),  # of a hull
     "spreads",
-    *("groups", "drafters", "verifiers"),
+    *("groups", "drafters", "verifiers", "fan_out", "miss_of_one", "miss_power"),
     "copied_from_rows",
     "lm_head_rows",
     "state_blocks",

@@ -1,0 +1,99 @@
+"""Saguaro: windows are written ahead for the likeliest outcomes of a verification."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, strategies as st
+
+from simulator.core.acceptance.sources import Cycle, Rates, odds_of
+from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.quantities import Ranged
+from simulator.papers.saguaro.strategy import Saguaro, best_fan_outs
+
+DURATIONS = StatedDurations(target_ms=20.0, draft_step_ms=3.0)
+
+
+def strategy_of(miss: float, fan_out: tuple[int, ...] = (4,), power: float = 0.5) -> Saguaro:
+    return Saguaro(
+        gamma=3,
+        fan_out=fan_out,
+        miss_of_one=Ranged(value=miss),
+        miss_power=Ranged(value=power),
+    )
+
+
+def test_every_other_outcome_is_missed() -> None:
+    """Of four outcomes one is not among them with a chance of 4^-0.5. A hit takes the 20 ms of the
+    target, beside 9 ms of drafts; a miss 9 ms more.
+    """
+    strategy = strategy_of(1.0)
+    read = strategy.reads(Cycle((2,), (False,)))
+    state = strategy.open(read.cursor(0, None), 100)
+    seen = []
+    for _ in range(4):
+        step = strategy.compose([state])
+        (progress,) = strategy.settle([state])
+        seconds = strategy.step_seconds(
+            strategy.durations(StatedCost(DURATIONS, 3), step), step.kind
+        )
+        seen.append((step.rows.tokens, progress.verified, progress.missed, round(seconds, 9)))
+    assert seen == [(4, 3, False, 0.020), (4, 3, True, 0.029)] * 2
+
+
+def test_the_draft_has_a_row_for_every_outcome_of_every_request() -> None:
+    """Fan-outs of 5, 2, 1 and 1 behind 0, 1, 2 and 3 kept tokens: nine rows a request, and by 0.5
+    ms for a row 3 passes of 4.5 ms for each of two requests.
+    """
+    strategy = strategy_of(0.5, (5, 2, 1))
+    assert [strategy.fan_out_behind(kept) for kept in range(5)] == [5, 2, 1, 1, 1]
+    by_rows = StatedDurations.model_validate(
+        {"target_ms": 20.0, "draft_step_ms": {"base_ms": 1.0, "row_ms": 0.5}}
+    )
+    odds = odds_of(strategy.reads(Rates((0.8,))), None)
+    (kind, *_) = strategy.kinds(odds, 2)
+    durations = strategy.durations(StatedCost(by_rows, 3), strategy.step(kind, 100))
+    assert durations.draft * 1e3 == pytest.approx(3 * (1.0 + 0.5 * 18))
+
+
+@given(
+    rate=st.floats(0.05, 0.95),
+    miss=st.floats(0.01, 0.99),
+    target_ms=st.floats(1.0, 50.0),
+    draft_ms=st.floats(0.1, 20.0),
+)
+def test_one_request_is_as_fast_as_the_restated_law_says(
+    rate: float, miss: float, target_ms: float, draft_ms: float
+) -> None:
+    """E / (p max{1, T_ahead} + (1 - p) (1 + T_backup)), in units of T_target."""
+    strategy = strategy_of(miss, (1,))
+    odds = odds_of(strategy.reads(Rates((rate,))), None)
+    durations = StatedDurations(target_ms=target_ms, draft_step_ms=draft_ms)
+    law = strategy.law(StatedCost(durations, 3), odds, 1, 100)
+    written = 3 * draft_ms / target_ms
+    kept = sum(rate**place for place in range(4))
+    speed = kept / ((1 - miss) * max(1.0, written) + miss * (1.0 + written))
+    assert target_ms * 1e-3 / law.tpot_s == pytest.approx(speed)
+
+
+def test_of_several_requests_some_miss() -> None:
+    """Three requests that miss with a chance of 0.5 each: all of them in an eighth of the steps."""
+    strategy = strategy_of(0.5, (1,))
+    odds = odds_of(strategy.reads(Rates((0.8,))), None)
+    shares = {kind.redrafts: share for kind, share in strategy.kinds(odds, 3).items()}
+    assert shares == pytest.approx({0: 1 / 8, 1: 3 / 8, 2: 3 / 8, 3: 1 / 8})
+
+
+def test_the_best_fan_outs_are_a_geometric_series_with_a_larger_end() -> None:
+    """F_k ~ P(k)^(1 / (1 + b)): with b = 1 and chances that are halved, by the root of 2; the end
+    has the chance of the whole window.
+    """
+    chances = [0.5**kept * 0.5 for kept in range(4)] + [0.5**4]
+    fan_outs = best_fan_outs(chances, 10_000, 1.0)
+    assert sum(fan_outs) == 10_000
+    for one, other in ((0, 1), (1, 2), (2, 3)):
+        assert fan_outs[one] / fan_outs[other] == pytest.approx(2**0.5, rel=0.01)
+    assert fan_outs[4] == pytest.approx(fan_outs[3], rel=0.01)
+    surer = [0.8**kept * 0.2 for kept in range(4)] + [0.8**4]
+    assert best_fan_outs(surer, 100, 1.0)[4] > best_fan_outs(surer, 100, 1.0)[0]
+    with pytest.raises(ValueError, match="a row for each of 5 outcomes, got 4"):
+        best_fan_outs(chances, 4, 1.0)
