@@ -112,6 +112,8 @@ def _signs(verdict: Verdict) -> Iterator[Block]:
         rows.append((*sign.cell, measured, f"{sign.predicted:.2f}", outcome))
     head = ("configuration", "clients", "measured speed-up (turns)", "predicted", "sign")
     yield Table(head, rows, "Time per token of plain decoding over that of each configuration")
+    losses = sum(median(sign.measured) < 1.0 for sign in verdict.signs)
+    yield Paragraph(f"Measured losses among them: {losses or 'none'}.")
 
 
 def _how(recording: Recording) -> Iterator[Block]:
@@ -125,5 +127,10 @@ def _how(recording: Recording) -> Iterator[Block]:
     )
     yield Paragraph(
         f"Eight numbers are fitted, to {fitted}; these were chosen before any prediction."
+    )
+    others = max(cell.others for turn in recording.turns for cell in turn.values())
+    yield Paragraph(
+        "The fit does not tell each of them apart: engine.yaml has ranges, which the intervals "
+        f"hold. Other programs had at most {number(others, 2)} cores while a load was measured."
     )
     yield Paragraph(("Every number: ", Hyperlink("cells.csv", "cells.csv"), "."))

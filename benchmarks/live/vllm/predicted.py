@@ -208,8 +208,9 @@ class Profile:
         bounds = (np.full(len(begin), -7.0), most)
         start = np.zeros(len(begin))
         found = least_squares(off, start, bounds=bounds, diff_step=[0.02] * len(begin), xtol=1e-4)
+        slopes = np.asarray(found.jac)
         spread = np.sqrt(2.0 * found.cost / (len(found.fun) - len(begin)))
-        errors = DEVIATIONS * spread * np.sqrt(np.diag(np.linalg.inv(found.jac.T @ found.jac)))
+        errors = DEVIATIONS * spread * np.sqrt(np.diag(np.linalg.inv(slopes.T @ slopes)))
         fitted = np.exp(found.x) * begin
         return _rounded(fitted), _rounded(errors * fitted)
 
