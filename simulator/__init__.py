@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulator.api.recordings import iid, trace
     from simulator.api.result import Result
     from simulator.api.scenario import law, load, run
-    from simulator.api.services import observe, verify
+    from simulator.api.services import observe, verify, what_if
     from simulator.api.studies import compare, study
     from simulator.api.sweeping import sweep
     from simulator.core.faults import BadInput, Infeasible
@@ -29,7 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = ["BadInput", "Infeasible", "Loaded", "Result", "Scenario"]
 __all__ += ["catalogue", "compare", "iid", "law", "load", "observe", "plan", "run", "study"]
-__all__ += ["sweep", "trace", "verify"]
+__all__ += ["sweep", "trace", "verify", "what_if"]
 
 _HOMES = {
     "api.scenario": "load run law",
@@ -37,7 +37,7 @@ _HOMES = {
     "api.planning": "plan",
     "api.studies": "study compare",
     "api.recordings": "trace iid",
-    "api.services": "observe verify",
+    "api.services": "observe verify what_if",
     "api.catalogue": "catalogue",
     "api.result": "Result",
     "scenario": "Loaded Scenario",

@@ -1,4 +1,6 @@
-"""The calls about running services: what one does, and how good a prediction was."""
+"""The calls about running services: what one does, what a change would do to it, and how good that
+prediction was.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from simulator.api.asked import Folder, shelves
 from simulator.api.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from simulator.evidence.verified import VerifiedPredictions
+    from simulator.inputs.catalogue import Catalogue
     from simulator.inputs.services.observed import Observed
     from simulator.report.blocks import Page
+    from simulator.studies.service.sources import ServiceScenario
+    from simulator.studies.service.tried import WhatIfService
 
 
 def observe(*files: str | Path) -> Result[Observed]:
@@ -32,6 +38,70 @@ def observe(*files: str | Path) -> Result[Observed]:
         return pd.DataFrame([time.model_dump() for time in observed.times])
 
     return Result(observed, lambda: observed.model_dump(mode="json"), frame)
+
+
+def what_if(
+    *sources: str | Path,
+    tries: Sequence[str],
+    like: str | Path | None = None,
+    catalogue: Folder = None,
+) -> Result[WhatIfService]:
+    """Return what changes would do to a running service: helps, may hurt or hurts, by how much.
+
+    ``sources`` are an ``observed.yaml`` or files that ``specsim observe`` reads, of a service
+    ``like`` a scenario; or, without ``like``, one scenario. ``tries`` are as after ``--try``:
+    ``["eagle_3", "gamma=2,4"]``. The table has a row for every change and number. Raises
+    :class:`BadInput` with file, line and column, :class:`Infeasible` as a scenario does.
+    """
+    service, result = tried_service(
+        list(map(str, sources)), tries, str(like) if like else None, shelves(catalogue)
+    )
+
+    def page() -> Page:
+        from simulator.report.services.tried import page as page_of
+
+        return page_of(result)
+
+    def frame() -> pd.DataFrame:
+        import pandas as pd
+
+        rows = []
+        for tried in result.as_data()["tries"]:
+            shown = {"tried": tried["tried"], "verdict": tried["verdict"]}
+            rows += [shown | number for number in tried["numbers"]]
+        return pd.json_normalize(rows)
+
+    def write(folder: Path) -> None:
+        write_tried(service, result, page(), folder)
+
+    return Result(result, result.as_data, frame, page, write)
+
+
+def tried_service(
+    sources: Sequence[str], texts: Sequence[str], like: str | None, catalogue: Catalogue
+) -> tuple[ServiceScenario, WhatIfService]:
+    """Return the scenario of a service, and what the changes that were typed would do to it."""
+    from tempfile import TemporaryDirectory
+
+    from simulator.studies.service.changes import changes_of
+    from simulator.studies.service.sources import service_of
+    from simulator.studies.service.tried import study
+
+    with TemporaryDirectory(prefix="specsim-") as folder:
+        service = service_of(sources, like, Path(folder), catalogue)
+        changes, untried = changes_of(service.loaded, texts, catalogue)
+        name = like or service.loaded.scenario.name
+        return service, study(service.loaded, changes, untried, service.observed, name)
+
+
+def write_tried(service: ServiceScenario, result: WhatIfService, page: Page, out: Path) -> None:
+    """Write the page of tried changes into a folder, with what each of them needs."""
+    from simulator.report.page import page_files, write_files
+    from simulator.studies.service.files import tried_files
+
+    files = page_files(page, "what_if") | service.written(out)
+    files |= tried_files(result, service.like_of_changes(out))
+    write_files(out, files)
 
 
 def verify(

@@ -64,8 +64,11 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
         "observe": Entry(
             "observe", "observe", "A running service: load, times, acceptance, bottleneck."
         ),
+        "what-if": Entry(
+            "observe", "what_if", "Changes tried on a running service: helps, may hurt, hurts."
+        ),
         "verify": Entry(
-            "verify", "verify", "What was predicted of a service beside what was measured after."
+            "observe", "verify", "What was predicted of a service beside what was measured after."
         ),
         "trace": Entry(
             "trace", "trace", "Recorded acceptance: inspect, convert, re-scale, record."

@@ -1,8 +1,11 @@
-"""The command ``specsim observe``: what a running service does, from its metrics and from files."""
+"""The commands about a running service: ``specsim observe``, what it does, from its metrics and
+files; ``what-if``, what a change would do to it; ``verify``, how good that prediction was.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
@@ -10,8 +13,9 @@ from typing import TYPE_CHECKING
 import click
 
 from simulator.cli import options
-from simulator.cli.options import Names, print_json, working
+from simulator.cli.options import Names, Paths, answer, print_json, working
 from simulator.core.faults import BadInput
+from simulator.inputs.shell import command_line, repeated, typed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,3 +148,107 @@ def _print(observations: Sequence[Observed], out: Path | None) -> None:
         lines.append(f"Written to {out}")
     for line in lines:
         click.echo(line.translate(CONTROLS))
+
+
+@click.command("what-if")
+@click.argument("sources", metavar="OBSERVED...|SCENARIO", nargs=-1, required=True)
+@click.option(
+    "--like",
+    metavar="SCENARIO",
+    help="Models, devices, engine and method of the service that was observed, by the name or the "
+    "path of a scenario.",
+)
+@click.option(
+    "--try",
+    "texts",
+    metavar="CHANGE",
+    multiple=True,
+    required=True,
+    help="A method (eagle_3, ngram, plain), a setting (gamma=2,4; tensor_parallel=2) or a field of "
+    "a scenario; several at once with spaces between them. Repeatable.",
+)
+@options.own
+@options.output(
+    "--out",
+    type=options.FOLDER,
+    help="Folder for the page, and for each change its prediction.yaml, scenario.yaml and command.",
+)
+@options.as_json
+def what_if(
+    sources: Names, like: str | None, texts: Names, own: Paths, out: Path | None, as_json: bool
+) -> None:
+    """What changes would do to a running service: helps, may hurt or hurts, by how much.
+
+    OBSERVED is an observed.yaml of `specsim observe`, or files that it reads; each change stands
+    beside what was measured and beside the simulation of the service as it is.
+    """
+    from simulator.api.services import tried_service, write_tried
+    from simulator.inputs.catalogue import Catalogue
+    from simulator.report.services.tried import page as page_of
+
+    with working("simulating"):
+        words = [*(["--like", like] if like else []), *repeated("--try", texts)]
+        if out:
+            words += ["--out", str(out)]
+        command = typed("specsim", "what-if", names=sources, options=words)
+        service, result = tried_service(sources, texts, like, Catalogue(own))
+        page = page_of(result, command)
+        if out:
+            write_tried(service, result, page, out)
+    lines = [f"page: {out / 'what_if.html'}   {out / 'what_if.md'}"] if out else []
+    answer(as_json, result.as_data, lambda: page, *lines)
+
+
+@click.command("verify")
+@click.argument("prediction", type=options.PATH, required=False)
+@click.argument("after", metavar="AFTER...", type=options.PATH, nargs=-1)
+@click.option(
+    "--pair",
+    "pairs",
+    metavar="PREDICTION AFTER",
+    type=options.PATH,
+    nargs=2,
+    multiple=True,
+    help="A prediction and what was measured after its change; repeatable, for a ledger.",
+)
+@options.output(
+    "--out",
+    type=options.PATH,
+    help="A page (.md, .html), or a folder for both.",
+)
+@options.as_json
+def verify(
+    prediction: Path | None, after: Paths, pairs: tuple[Paths, ...], out: Path | None, as_json: bool
+) -> None:
+    """What was predicted of a service beside what was measured after the change.
+
+    PREDICTION is a prediction.yaml of `specsim what-if`, or its folder. AFTER is an observed.yaml,
+    or files that `specsim observe` reads.
+    """
+    from simulator.api.services import verify as verified
+    from simulator.report.services.verified import page as page_of
+
+    with working("reading"), ExitStack() as stack:
+        write = None
+        if out:
+            from simulator.report.page import page_file
+
+            write = stack.enter_context(page_file(out, "verified", pictured=False))
+        if prediction is None and not pairs:
+            message = "expected a prediction and files of the service after the change"
+            raise BadInput.at("verify", f"{message}: specsim verify prediction.yaml after.json")
+        if prediction is not None and not after:
+            message = "expected files of the service after the change behind it"
+            raise BadInput.at(prediction, message)
+        words = []
+        for each in pairs:
+            words += ["--pair", *map(str, each)]
+        named = [] if prediction is None else [prediction, *after]
+        result = verified(*named, pairs=[(each[0], each[1]) for each in pairs])
+        command = command_line("verify", list(map(str, named)), (), None, words)
+        if write or not as_json:
+            page = page_of(result.value, command)
+        if write:
+            write(page)
+    lines = [f"page: {out}"] if out else []
+    answer(as_json, result.to_dict, lambda: page, *lines)

@@ -23,6 +23,8 @@ from simulator.inputs.services.prediction import (
     seen_numbers,
 )
 
+UNCHANGED = 1e-4
+"""Relative difference up to which a number is as it was; predictions have six digits."""
 ANOTHER_LOAD = 0.1
 """Relative difference from which on a load is another one."""
 
@@ -61,7 +63,9 @@ class VerifiedNumber(NamedTuple):
         or nothing was measured before.
         """
         before = self.predicted.before
-        if before is None or before in (self.measured, self.predicted.after):
+        if before is None or before == self.predicted.after:
+            return None
+        if abs(self.measured - before) <= UNCHANGED * abs(before):
             return None
         within = self.predicted.within_80
         if within is not None and within.holds(before):

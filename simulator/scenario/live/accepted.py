@@ -67,7 +67,7 @@ def drafts_of(
     ]
     fields: PlainData = {}
     strategy = base.data["strategy"]
-    changed = dict(_with_window(strategy, accepted.window, like))
+    changed = dict(window_fields(strategy, accepted.window, like))
     if accepted.window:
         facts.append(("window", f"{accepted.window} draft tokens", "observed"))
     else:
@@ -119,7 +119,7 @@ def _share_of_steps(accepted: ObservedAcceptance) -> float | None:
     return min(1.0, accepted.drafts / accepted.steps)
 
 
-def _with_window(
+def window_fields(
     strategy: PlainData, window: int | None, like: str
 ) -> Iterator[tuple[str, object]]:
     """Yield the fields of a strategy that drafts so many tokens; raises :class:`BadInput` where it
@@ -221,6 +221,8 @@ def replacing(model: type[BaseModel], before: object, fields: PlainData) -> Plai
         if name in stated or known is None:
             continue
         default = known.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = default.model_dump(mode="json")
         if default is not PydanticUndefined:
             stated[name] = list(default) if isinstance(default, tuple) else default
     return stated

@@ -151,9 +151,16 @@ class Deviates:
             self._times = (requests, _resampled_times(requests, random))
         return self._times[1]
 
-    def drawn(self, value: float, doubt: Doubt, residuals: Sequence[float] = ()) -> Drawn:
+    def drawn(
+        self,
+        value: float,
+        doubt: Doubt,
+        residuals: Sequence[float] = (),
+        acceptance: str = "acceptance",
+    ) -> Drawn:
         """Return the draws of a number above zero; ``residuals`` are ``log(run / published)`` of
-        what was fitted: where runs come out too high, the number is lower.
+        what was fitted: where runs come out too high, the number is lower. ``acceptance`` names
+        what is drawn for a range of acceptance: one name for each source of it.
         """
         tokens = np.zeros(DRAWS)
         changes = np.zeros(DRAWS)
@@ -168,7 +175,7 @@ class Deviates:
             random = stream("residuals", self._seed)
             changes -= random.choice(residuals, DRAWS)  # what runs above is published below
         if any(doubt.acceptance):
-            tokens += self.between("acceptance", doubt.acceptance)
+            tokens += self.between(acceptance, doubt.acceptance)
         for name, ends in doubt.ends.items():
             if any(ends):
                 changes += self.between(name, ends)

@@ -249,7 +249,7 @@ def _offered_methods(
     plain = {"strategy": "autoregressive", "draft": None, "acceptance": {"always": 0}}
     offered = OfferedMethods({"plain": plain}, {}, [])
     for engine in engines:
-        for name, method in _methods(engine).items():
+        for name, method in methods_of(engine).items():
             entry, words, head = _strategy(question, catalogue, target, method)
             if entry:
                 offered.entries.setdefault(name, entry)
@@ -407,7 +407,7 @@ def _with_whole_experts(target: PlainMapping, entry: PlainMapping, catalogue: Ca
     return ", ".join(str(ranks) for ranks in degrees if ranks in whole_alone)
 
 
-def _methods(engine: str) -> PlainData:
+def methods_of(engine: str) -> PlainData:
     """Return the methods of an engine, whose name may go on (llama_cpp_cuda)."""
     for name, methods in DEFAULTS["methods"].items():
         if engine.startswith(name):
@@ -430,7 +430,7 @@ def _strategy(
     head = ""
     words = ""
     if shape == "draft":
-        name = question.draft or _usual_draft(target)
+        name = question.draft or usual_draft(target)
         if name is None:
             return None, NO_DRAFT, ""
         draft = find_model(name, catalogue, f"--draft {name}")
@@ -440,18 +440,18 @@ def _strategy(
     if shape == "mtp" and not target.spec.mtp_layers:
         return None, NO_MTP, ""
     if shape == "head":
-        trained = _head(catalogue, target, kind)
+        trained = published_head(catalogue, target, kind)
         if trained is None:
             return None, NO_HEAD, ""
         trained_for, head = trained
         words = head_words(head, trained_for, target.published_as)
     if "vary" in method:
         entry["vary"] = dict(method["vary"])
-    acceptance = _acceptance(catalogue, target, method, drafter)
-    if acceptance is None:
+    lent = lent_acceptance(catalogue, target, method, drafter)
+    if lent is None:
         return None, f"left out, as no mean of {kind} in a chain is published", ""
-    entry["acceptance"], lent = acceptance
-    return entry, f"{words} {lent}".lstrip(), head
+    entry["acceptance"] = lent.block
+    return entry, f"{words} {lent.words}".lstrip(), head
 
 
 def _prompts_alone(question: PlanQuestion) -> bool:
@@ -461,7 +461,7 @@ def _prompts_alone(question: PlanQuestion) -> bool:
     return Requests.model_validate(question.requests).prompts_alone
 
 
-def _usual_draft(target: NamedModel) -> str | None:
+def usual_draft(target: NamedModel) -> str | None:
     """Return the first draft that ``defaults.yaml`` names for a model; None without any."""
     drafts = DEFAULTS["drafts"].get(target.reference)
     if not drafts:
@@ -469,11 +469,24 @@ def _usual_draft(target: NamedModel) -> str | None:
     return str(drafts[0])
 
 
-def _acceptance(
+class LentAcceptance(NamedTuple):
+    """Holds acceptance that is borrowed for a method."""
+
+    block: PlainData
+    """As a scenario states it."""
+    words: str
+    """From whom it is."""
+    alike: Sequence[float] = ()
+    """All means that are published for the same target and window, in tokens a step."""
+
+
+def lent_acceptance(
     catalogue: Catalogue, target: NamedModel, method: PlainMapping, draft: str | None
-) -> tuple[PlainData, str] | None:
-    """Return the acceptance that is borrowed for a method, and from whom in words; None where
-    nothing is published.
+) -> LentAcceptance | None:
+    """Return the acceptance that is borrowed for a method; None where nothing is published.
+
+    ``method`` says the ``strategy``, of what ``kind`` a mean is, for models of what ``shape``, and
+    of what ``chain``, as ``defaults.yaml`` does.
     """
     chain = _chain(method)
     wanted = {"method": method["kind"], "draft": draft, "window": chain, "temperature": 0}
@@ -488,7 +501,7 @@ def _acceptance(
         alike = other.target == loan.target and other.mean.window == loan.mean.window
         if alike and tokens:
             same.append(tokens)
-    return dict(loan.block), borrowed(loan, same)
+    return LentAcceptance(dict(loan.block), borrowed(loan, same), same)
 
 
 def _chain(method: PlainMapping) -> int:
@@ -534,7 +547,7 @@ def _usable(loan: Loan, method: PlainMapping) -> bool:
     return fits and in_a_chain and not single_prompt
 
 
-def _of_method(catalogue: Catalogue, method: PlainMapping) -> tuple[PlainData, str] | None:
+def _of_method(catalogue: Catalogue, method: PlainMapping) -> LentAcceptance | None:
     """Return the first mean that the method's own file states, in the same form."""
     strategy = method["strategy"]
     path = catalogue.names("method").get(strategy)
@@ -551,10 +564,10 @@ def _of_method(catalogue: Catalogue, method: PlainMapping) -> tuple[PlainData, s
         f"acceptance borrowed from {mean['target']}: {mean['tokens_per_step']:g} tokens a step, as "
         "the method's file says"
     )
-    return block, words
+    return LentAcceptance(block, words)
 
 
-def _head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str] | None:
+def published_head(catalogue: Catalogue, target: NamedModel, kind: str) -> tuple[str, str] | None:
     """Return for which model, and as what, a head is published that fits the target's shapes; None
     without any.
     """

@@ -1,0 +1,192 @@
+"""What changes would do to a service: the answer first, then each change beside the service as it
+is.
+"""
+
+from collections.abc import Iterator
+
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Highlight,
+    Listing,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+)
+from simulator.report.columns import Column, table
+from simulator.report.services.verified import bounds_words
+from simulator.report.wording import number, signed_share
+from simulator.studies.service.tried import (
+    JUDGED_BY,
+    BeforeChange,
+    Gain,
+    TriedChange,
+    WhatIfService,
+)
+
+FAR_OFF = 0.2
+"""Error of the simulation of a service as it is from which on that is said first."""
+ON_A_TERMINAL = 4
+"""Changes up to which a terminal shows each by itself."""
+LEGEND = (
+    "Helps: with a chance of at least 80 % a whole request is answered faster; hurts: of less than "
+    "20 %. Changes are those of the simulation, in brackets between what they lie with 80 %; what "
+    "is not known of devices and engine is drawn once for before and after."
+)
+PREDICTED = (
+    "Predicted: the measured number times its change, for further requests of the same kind; "
+    "where nothing was measured, as simulated."
+)
+
+
+def gain_words(gain: Gain | None) -> str:
+    """Return how a number changes, with the 80 % interval; a dash where it is not known."""
+    if gain is None or gain.ratio is None:
+        return "-"
+    words = f"{_percent(gain.ratio)} %"
+    if gain.drawn is None:
+        return words
+    low, high = gain.drawn.interval(0.8)
+    return f"{words} ({_percent(low)} to {_percent(high)})"
+
+
+def _percent(ratio: float) -> str:
+    """Return a change as signed per cent, with a digit behind the point where it is small."""
+    change = 100.0 * (ratio - 1.0)
+    if abs(change) < 0.05:
+        return "+0"
+    return f"{change:+.1f}" if abs(change) < 10.0 else f"{change:+.0f}"
+
+
+SUMMARY = [
+    Column[TriedChange]("change", lambda tried: tried.change.typed),
+    Column[TriedChange]("verdict", lambda tried: tried.verdict),
+    Column[TriedChange]("faster", lambda tried: f"{tried.chance:.0%}"),
+    Column[TriedChange]("E2E", lambda tried: gain_words(tried.gain("e2e_ms"))),
+    Column[TriedChange]("TTFT", lambda tried: gain_words(tried.gain("ttft_ms"))),
+    Column[TriedChange]("TPOT", lambda tried: gain_words(tried.gain("tpot_ms"))),
+    Column[TriedChange]("tokens/s", lambda tried: gain_words(tried.gain("output_tokens_per_s"))),
+    Column[TriedChange]("tokens/step", lambda tried: gain_words(tried.gain("tokens_per_step"))),
+]
+BEFORE = [
+    Column[BeforeChange]("as it is", lambda each: each.number.words),
+    Column[BeforeChange](
+        "measured", lambda each: number(each.measured and each.measured.value, 3) or "-"
+    ),
+    Column[BeforeChange]("simulated", lambda each: number(each.simulated, 3) or "-"),
+    Column[BeforeChange]("error", lambda each: signed_share(each.error) or "-"),
+]
+GAINS = [
+    Column[Gain]("number", lambda gain: gain.number.words),
+    Column[Gain]("measured", lambda gain: number(gain.predicted.before, 3) or "-"),
+    Column[Gain]("simulated", lambda gain: number(gain.simulated_before, 3)),
+    Column[Gain]("simulated after", lambda gain: number(gain.simulated_after, 3)),
+    Column[Gain]("change", gain_words),
+    Column[Gain]("predicted", lambda gain: number(gain.predicted.after, 3)),
+    Column[Gain]("80 %", lambda gain: bounds_words(gain.predicted.within_80)),
+    Column[Gain]("90 %", lambda gain: bounds_words(gain.predicted.within_90)),
+]
+
+
+def page(result: WhatIfService, command: str = "") -> Page:
+    """Return the page of changes tried on a service."""
+    cautions = list(cautions_of(result))
+    opening: list[Block] = [
+        table("Changes", result.tries, SUMMARY, badges=(1,), terminal_columns=(0, 1, 2, 3, 5)),
+        Paragraph(LEGEND),
+        _before_table(result),
+    ]
+    if cautions:
+        opening.append(Bullets(cautions))
+    return Page(
+        f"What changes would do to {result.name}",
+        answer=headline(result),
+        highlights=_highlights(result),
+        opening=opening,
+        sections=list(_sections(result)),
+        command=command,
+    )
+
+
+def headline(result: WhatIfService) -> str:
+    """Return the change that helps most, or that none is likely to."""
+    best = max(result.tries, key=lambda tried: tried.chance)
+    words = f"{best.change.typed} {_effect(best)}"
+    helping = sum(tried.verdict == "helps" for tried in result.tries)
+    if len(result.tries) == 1:
+        return f"{words}."
+    if helping:
+        return f"{helping} of {len(result.tries)} changes help; most likely {words}."
+    return f"None of {len(result.tries)} changes is likely to help; nearest to it, {words}."
+
+
+def _effect(tried: TriedChange) -> str:
+    """Return what a change does to a whole request, in words."""
+    gain = tried.gain(JUDGED_BY)
+    change = f"E2E {gain_words(gain)}"
+    return f"{tried.verdict}: {change}, faster with a chance of {tried.chance:.0%}"
+
+
+def cautions_of(result: WhatIfService) -> Iterator[str]:
+    """Yield what a reader has to know first: where the simulation is far off, what cannot be
+    tried.
+    """
+    far_off = []
+    for each in result.before:
+        if each.error is not None and abs(each.error) >= FAR_OFF:
+            far_off.append(f"{each.number.words} {signed_share(each.error)}")
+    if far_off:
+        yield (
+            f"The simulation is far off what was measured ({', '.join(far_off)}), so changes are "
+            "those of another service: calibrate first (specsim calibrate service), or name a "
+            "nearer scenario with --like"
+        )
+    for untried in result.untried:
+        yield f"{untried.typed}: left out, {untried.reason}"
+
+
+def _before_table(result: WhatIfService) -> Table:
+    if result.observed is None:
+        columns = [BEFORE[0], BEFORE[2]]
+        return table("As it is", result.before, columns)
+    return table("As it is", result.before, BEFORE)
+
+
+def _sections(result: WhatIfService) -> Iterator[Section]:
+    """Yield a section for each change: its numbers, what is assumed, the command."""
+    shown = len(result.tries) <= ON_A_TERMINAL
+    for tried in result.tries:
+        columns = GAINS if result.observed else [GAINS[0], *GAINS[2:]]
+        on_terminal = (0, 1, 4, 5, 6) if result.observed else (0, 1, 2, 3)
+        title = f"Numbers of {tried.change.typed}"
+        blocks: list[Block] = [
+            table(title, tried.gains, columns, terminal_columns=on_terminal),
+        ]
+        remarks = [f"Assumed: {words}" for words in tried.change.said]
+        if tried.command is None and tried.change.loaded.scenario.target:
+            remarks.append("No command: no options of the engine are known for it")
+        if remarks:
+            blocks.append(Bullets(remarks))
+        if tried.command is not None:
+            blocks.append(Listing(tried.command, "sh"))
+        yield Section(f"{tried.change.typed}: {tried.verdict}", blocks, shown)
+    settings = []
+    for tried in result.tries:
+        for each in tried.changed:
+            words = f" {each.before or 'none'} -> {each.after or 'none'}"
+            settings.append((f"{tried.change.typed}: ", Code(each.field), words))
+    notes: list[Block] = [Paragraph(PREDICTED)]
+    if settings:
+        notes.append(Bullets(settings))
+    yield Section("What is changed", notes, terminal=False)
+
+
+def _highlights(result: WhatIfService) -> list[Highlight]:
+    best = max(result.tries, key=lambda tried: tried.chance)
+    gain = best.gain(JUDGED_BY)
+    shown = [Highlight(best.verdict, best.change.typed)]
+    if gain is not None and gain.ratio is not None:
+        shown.append(Highlight(f"{_percent(gain.ratio)} %", "time of a whole request"))
+    return shown

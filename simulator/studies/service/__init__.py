@@ -1,0 +1,1 @@
+"""What would a change do to a service that is running?"""
