@@ -159,6 +159,7 @@ class Servers:
             "VLLM_NO_USAGE_STATS": "1",
             "SPECSIM_PASSES": str(self.folder / f"{name}_passes.jsonl"),
         }
+        Path(own["SPECSIM_PASSES"]).unlink(missing_ok=True)
         with (self.folder / f"{name}.log").open("w") as log:
             process = subprocess.Popen(
                 command,

@@ -1,7 +1,7 @@
 """What is asked of the running vLLM: configurations, loads, requests; and which of them decide the
 profile.
 
-The roles were written down before any prediction was made (``ROLES``).
+The cells of ``CALIBRATION`` were written down before any prediction was made.
 """
 
 from __future__ import annotations
