@@ -11,7 +11,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
-from simulator.evidence.live.cases import is_held_out
+from simulator.evidence.live.cases import is_held_out, observed_case, pass_ms
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.services.measured import ServedPass
+from simulator.inputs.writing import csv_text
 from simulator.scenario import load
 from tests.live_files import write_service
 
@@ -203,3 +206,79 @@ def test_the_page_says_errors_first_then_terms_and_what_would_tell_others(world:
     lines = done.stdout.splitlines()
     assert lines[0] == "like_device under like_engine, fitted to plain_1"
     assert "requests that were held out: time per token" in lines[1]
+
+
+def test_a_log_is_replayed_request_by_request(world: Path, tmp_path: Path) -> None:
+    """By the numbers that it was made with every request takes as long as it took, by others none
+    does.
+    """
+    words = ("calibrate", "replay", *seen(world, "k_3"))
+    done = run(*words, "--like", world / "true_k_3.yaml", "--json")
+    assert done.exit_code == 0, done.output
+    times = {each["time"]: each for each in json.loads(done.stdout)["times"]}
+    assert list(times) == ["ttft", "tpot", "e2e"]
+    for each in times.values():
+        assert each["requests"] == 24
+        assert abs(each["worst_error"]) < 1e-4
+        assert each["correlation"] == pytest.approx(1.0)
+    done = run(*words, "--like", world / "like.yaml", "--out", tmp_path / "replay")
+    assert done.exit_code == 0, done.output
+    assert "Median errors of a request: time to first token" in done.stdout
+    assert "each with the steps that it took" in done.stdout.replace("\n", " ")
+    head, *rows = (tmp_path / "replay" / "replayed_requests.csv").read_text().splitlines()
+    assert head.split(",")[:3] == ["row", "prompt_tokens", "output_tokens"]
+    assert [row.split(",")[0] for row in rows] == [str(row) for row in range(1, 25)]
+    assert (tmp_path / "replay" / "replayed.svg").exists()
+
+
+def test_arrivals_are_kept_where_they_are_asked_for(world: Path) -> None:
+    words = ("calibrate", "replay", *seen(world, "plain_8"), "--like", world / "like.yaml")
+    came = []
+    for option in ([], ["--arrivals"]):
+        requests = json.loads(run(*words, *option, "--json").stdout)["requests"]
+        came.append([request["simulated_arrival_s"] for request in requests])
+        measured = [request["measured_arrival_s"] for request in requests]
+    assert came[0] != pytest.approx(measured, abs=1e-3)
+    assert came[1] == pytest.approx(measured, abs=1e-3)
+
+
+def test_sums_cannot_be_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "observed.yaml"
+    load_of_sums = "{requests: 4, prompt_tokens: 400, output_tokens: 40, arrival_rate_per_s: 1}"
+    path.write_text(f"observed: 1\nbottleneck: none\nload: {load_of_sums}\n")
+    done = run("calibrate", "replay", path, "--like", "vanilla_llama_2_7b_a100")
+    assert done.exit_code == 2
+    assert "holds no times of each request" in done.stderr
+
+
+def test_passes_with_their_composition_are_fitted(world: Path, tmp_path: Path) -> None:
+    """Passes of one request and of eight behind 100 tokens each, with a prompt of 50 or without, as
+    long as they are with the true numbers, give two of these back.
+    """
+    truth = observed_case(
+        seen(world, "plain_1")[0], str(world / "true_plain_1.yaml"), tmp_path / "truth", Catalogue()
+    )
+    passes = []
+    for requests in (1, 8, 1, 8):
+        for prompts in (0, 1, 0):
+            one = ServedPass(0, 1.0, prompts, 50 * prompts, 0, requests, 100 * requests, None)
+            passes.append(one._replace(wall_ms=pass_ms(truth, truth.scenario, one)))
+    table = csv_text(ServedPass._fields, passes)
+    (tmp_path / "observed_passes.csv").write_text(table)
+    path = tmp_path / "observed.yaml"
+    path.write_text("observed: 1\nbottleneck: none\npasses_file: observed_passes.csv\n")
+    free = ["device.matmul.memory_efficiency", "engine.schedule_us_per_request"]
+    like = world / "plain_like.yaml"
+    like.write_text((world / "true_plain_1.yaml").read_text().replace("./true_", "./like_"))
+    done = run(
+        *("calibrate", "service", path, "--like", like, "--json"),
+        *("--free", free[0], "--free", free[1], "--free", "device.matmul.compute_efficiency"),
+    )
+    assert done.exit_code == 0, done.output
+    data = json.loads(done.stdout)
+    numbers = terms(data)
+    assert {score["part"]: score["pass_error"] for score in data["scores"]} == pytest.approx(
+        {"fitted": 0.0, "held out": 0.0}, abs=1e-3
+    )
+    assert numbers[free[0]]["value"] == pytest.approx(0.25, rel=CLOSE)
+    assert numbers[free[1]]["value"] == pytest.approx(1_500, rel=CLOSE)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from simulator.evidence.calibrate.profile import FittedProfile
     from simulator.evidence.live.cases import ObservedCase
+    from simulator.scenario.live.service import LoadForm
 
 
 measured_times = click.argument("tables", type=options.FILE, nargs=-1, required=True)
@@ -38,6 +39,13 @@ like_profile = click.option(
 profile_out = options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
 report_folder = options.output(
     "--report", type=options.FOLDER, help="Folder for a page and its figure."
+)
+warm_up = click.option(
+    "--skip",
+    metavar="N",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    help="First requests of each observation that do not count, as a server warms up.",
 )
 
 
@@ -428,13 +436,7 @@ def engine(
     help="A term that may be fitted, as engine.outside_ms; repeatable, at most eight "
     "[default: the first eight that act].",
 )
-@click.option(
-    "--skip",
-    metavar="N",
-    type=click.IntRange(0, 1_000_000),
-    default=0,
-    help="First requests of each observation that do not count, as a server warms up.",
-)
+@warm_up
 @options.output(
     "--out", type=options.FOLDER, help="Folder for device.yaml, engine.yaml, scenario.yaml, a page."
 )
@@ -501,6 +503,59 @@ def _cases(
             case = replace(case, name=f"{case.name} ({place + 1})")
         cases.append(case)
     return cases
+
+
+@calibrate.command("replay")
+@click.argument("observation", metavar="OBSERVED", type=options.FILE)
+@click.option(
+    "--like",
+    metavar="NAME",
+    required=True,
+    help="Scenario that supplies models, device, engine and method, as one of calibrate service.",
+)
+@click.option(
+    "--arrivals",
+    is_flag=True,
+    help="Requests come when they came, also where clients had a limit.",
+)
+@warm_up
+@options.output("--out", type=options.FOLDER, help="Folder for a page, its picture and a CSV.")
+@options.as_json
+@options.own
+def replay(
+    observation: Path,
+    like: str,
+    arrivals: bool,
+    skip: int,
+    out: Path | None,
+    as_json: bool,
+    own: Paths,
+) -> None:
+    """Run an observed log through the simulation, request by request beside what was measured;
+    nothing is fitted.
+    """
+    from simulator.evidence.live.cases import observed_case
+    from simulator.evidence.live.replayed import replayed
+    from simulator.report.page import page_files, write_files
+    from simulator.report.services.replayed import (
+        REQUESTS,
+        replayed_data,
+        replayed_page,
+        requests_csv,
+    )
+
+    form: LoadForm = "arrivals" if arrivals else "as it was"
+    words = ["--like", like, *(["--arrivals"] if arrivals else [])]
+    command = command_line("calibrate replay", [str(observation)], (), options=words)
+    with working("simulating"), TemporaryDirectory() as kept:
+        case = observed_case(observation, like, Path(kept), Catalogue(own), form=form, skipped=skip)
+        seen = replayed(case)
+        page = replayed_page(seen, command)
+        if out:
+            files = dict(page_files(page, "replayed"))
+            files[REQUESTS] = requests_csv(seen)
+            write_files(out, files)
+    answer(as_json, lambda: replayed_data(seen), lambda: page)
 
 
 @calibrate.command(

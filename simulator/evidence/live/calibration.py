@@ -42,6 +42,7 @@ from simulator.evidence.live.cases import (
     with_profiles,
 )
 from simulator.evidence.live.terms import TOGETHER, Profiles, Term, terms_of
+from simulator.scenario import Scenario
 
 OUTLIER = 0.1
 """Difference of logarithms from which on a row counts less."""
@@ -57,7 +58,7 @@ STEP = 0.04
 """Step of derivatives, relative to a term or to its usual size."""
 ACTS = 1e-6
 """Change of a fitted number by such a step from which on a term acts."""
-MOST_EVALUATIONS = 12
+MOST_EVALUATIONS = 20
 """Points at which derivatives are taken in one fit, at most."""
 DEVIATIONS = 1.645
 """Standard errors of a range of 90 %."""
@@ -267,30 +268,33 @@ class _Model:
             at = near.get(term.name, term.start(each))
             first.append(min(max(at, low + 1e-9), high - 1e-9))
 
-        def named(at: Any) -> dict[str, float]:
-            return {term.name: float(value) for term, value in zip(terms, at, strict=True)}
+        def named(moved: Any) -> dict[str, float]:
+            return {term.name: float(value) for term, value in zip(terms, moved, strict=True)}
 
         scale = [1.0 if term.is_ratio else max(term.usual, 1e-9) for term in terms]
 
-        def rows(at: Any) -> Floats:
-            return self.rows(named(at))
+        def rows(moved: Any) -> Floats:
+            return self.rows(named(moved))
 
-        def jacobian_at(at: Any) -> Floats:
-            return self.jacobian(terms, named(at))
+        def jacobian_at(moved: Any) -> Floats:
+            return self.jacobian(terms, named(moved))
 
-        best = least_squares(
-            rows,
-            first,
-            jac=jacobian_at,
-            bounds=([low for low, _ in ends], [high for _, high in ends]),
-            x_scale=scale,
-            loss="soft_l1",
-            f_scale=OUTLIER,
-            max_nfev=MOST_EVALUATIONS,
-            xtol=1e-4,
-            ftol=1e-5,
-        )
-        values = named(best.x)
+        reached: Any = first
+        for scale_of_outliers in (OUTLIER,) if near else (1.0, OUTLIER):
+            best = least_squares(
+                rows,
+                reached,
+                jac=jacobian_at,
+                bounds=([low for low, _ in ends], [high for _, high in ends]),
+                x_scale="jac",
+                loss="soft_l1",
+                f_scale=scale_of_outliers,
+                max_nfev=MOST_EVALUATIONS,
+                xtol=1e-4,
+                ftol=1e-5,
+            )
+            reached = best.x
+        values = named(reached)
         off = self.rows(values)
         weights = (1.0 + (off / OUTLIER) ** 2) ** -0.5
         freedom = max(1.0, float(np.sum(weights)) - len(terms))
@@ -473,18 +477,16 @@ def _scores(case: ObservedCase, start: Profiles, fitted: Profiles) -> Iterator[P
     scenario = with_profiles(case.scenario, *fitted)
     done = simulated(case, scenario).as_many_steps(case)
     before = simulated(case, with_profiles(case.scenario, *start)).as_many_steps(case)
-    if not case.measured:
-        yield _score_of_means(case, done, before)
-        return
     parts = {"fitted": case.fitted_places(), "held out": case.held_places()}
+    if not case.measured and mean_of_times(case):
+        yield _score_of_means(case, done, before)
     for part, places in parts.items():
-        if places:
-            yield _score(case, part, places, done, before)._replace(
-                pass_error=_pass_error(case, part, with_profiles(case.scenario, *fitted))
-            )
+        pass_error = _pass_error(case, part, scenario)
+        if places or pass_error is not None:
+            yield _score(case, part, places, done, before)._replace(pass_error=pass_error)
 
 
-def _pass_error(case: ObservedCase, part: str, scenario: Any) -> float | None:
+def _pass_error(case: ObservedCase, part: str, scenario: Scenario) -> float | None:
     """Return the median error of the passes of a part."""
     errors = []
     for number, observed in enumerate(case.passes):

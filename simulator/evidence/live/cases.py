@@ -110,8 +110,9 @@ class ObservedCase:
         takes the steps that were measured and not those that were drawn, whose number depends on no
         duration; None where nobody has counted them.
         """
+        measured: Sequence[int | None]
         if self.exact_steps:
-            return [1.0] * len(self.made.requests)
+            return [1.0] * self.scenario.requests.count
         measured = [_steps(request) for request in self.made.requests]
         if not measured or None in measured:
             return None
