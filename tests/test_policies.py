@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import pytest
 
 from simulator.core.acceptance.cursors import Chain, Verdict
 from simulator.core.acceptance.sources import Exit, Odds
+from simulator.core.cost.model import DraftHead
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.iteration import Iteration
@@ -32,6 +33,7 @@ from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies import Strategy
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.adaptive import OffAbove, WindowTable
+from simulator.core.strategies.common.drafters import HeadDrafter
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
@@ -59,6 +61,9 @@ class TableCost:
 
     def draft(self, rows: Rows, purpose: str = "window") -> Phase:
         return Phase(self.seconds("draft", rows.tokens), {})
+
+    def head(self, head: DraftHead, rows: Rows) -> Phase:
+        return self.draft(rows)
 
     def prefill(self, role: str, rows: Rows) -> Phase:
         return Phase(self.seconds(role, rows.tokens), {})
@@ -194,7 +199,7 @@ class Naive:
             tokens.append(kept + 1)
             request["context"] += kept + 1
             request["shown"] += kept + 1
-            if drafts and self.s["policy"] != "fixed_batch":
+            if drafts and self.s["policy"] not in ("fixed_batch", "unified_budget"):
                 self.shrink(request, request["context"])
         for request, count in prompts:
             done = request["cached"] + count == self.need(request)
@@ -265,42 +270,60 @@ class Naive:
         return decode, prompts
 
     def unified_budget(self) -> Any:
-        crowd, left = len(self.waiting), self.s["budget"]
+        crowd, drafts = len(self.waiting), self.s["gamma"]
+        slot = min(1 if drafts else 0, self.s["budget"] - 1)
+        left = self.s["budget"] - slot
         able = sum(one["decoding"] for one in self.running)
-        wish = 1 + (self.gamma(able) if self.s["gamma"] else 0)
+        wish = 1 + (self.gamma(able) if drafts else 0)
         decode, prompts = [], []
         for request in list(self.running):
-            if left == 0 or request not in self.running:
+            if left <= 0 or request not in self.running:
                 break
             tokens = min(
                 wish if request["decoding"] else self.need(request) - request["cached"], left
             )
             held = request["context"] if request["decoding"] else request["cached"]
             lost = False
-            while not lost and not self.fits(request, held + tokens):
+            while not lost and not self.fits(request, self.with_drafts(held + tokens)):
                 lost = self.push_out() is request
             if lost:
                 break
-            left -= tokens
+            left -= tokens + slot
             if request["decoding"]:
                 request["granted"] = tokens
                 decode.append(request)
             else:
                 prompts.append((request, tokens))
+        reading = bool(prompts)
         while (
             len(self.waiting) == crowd
             and self.waiting
             and left > 0
             and len(self.running) < self.s["places"]
         ):
-            tokens = min(self.need(self.waiting[0]), left)
-            if not self.fits(self.waiting[0], tokens):
+            first = self.waiting[0]
+            whole = self.need(first)
+            tokens = min(whole, left)
+            padding = 0
+            if whole == 1 and decode and not reading:
+                padding = self.gamma(len(self.running)) if drafts else 0
+            if tokens + padding > left:
                 break
-            left -= tokens
-            prompts.append((self.waiting[0], tokens))
+            free = inf if self.s["total"] is None else self.s["total"] - self.held
+            if self.blocks(whole) > free:
+                break
+            if not self.fits(first, self.with_drafts(tokens + padding)):
+                break
+            left -= tokens + padding + slot
+            prompts.append((first, tokens))
             self.running.append(self.waiting.pop(0))
             crowd -= 1
         return decode, prompts
+
+    def with_drafts(self, tokens: int) -> int:
+        """With the draft's own tokens behind them, if the cache has room for so many."""
+        more = tokens + self.s["gamma"]
+        return more if self.s["total"] is None or self.blocks(more) <= self.s["total"] else tokens
 
 
 # ---- random workloads
@@ -493,20 +516,74 @@ def test_chunked_prefill_lets_decoding_go_first() -> None:
 
 
 def test_unified_budget_counts_speculative_tokens_and_cuts_the_last_window() -> None:
-    """Six tokens: the first window takes four of them, the second request gets two."""
-    log = timeline(UnifiedBudget(name="unified_budget", budget_tokens=6), two(), VanillaSD(gamma=3))
-    assert log == [
+    """Eight tokens: the first window takes four of them and its draft one, the second request gets
+    two and its draft one.
+    """
+    rules = UnifiedBudget(name="unified_budget", budget_tokens=8)
+    assert timeline(rules, two(), VanillaSD(gamma=3)) == [
         ("prefill", (0,), (6,), (1,)),
         ("step+prefill", (0, 1), (4, 2), (3, 0)),
         ("prefill", (1,), (3,), (1,)),
         ("step", (1,), (4,), (3,)),
     ]
     crowded = [Request(index, 0, 1, 9) for index in range(2)]
-    assert timeline(
-        UnifiedBudget(name="unified_budget", budget_tokens=6), crowded, VanillaSD(gamma=3)
-    )[1:3] == [
+    assert timeline(rules, crowded, VanillaSD(gamma=3))[1:3] == [
         ("step", (0, 1), (4, 2), (3, 2)),
         ("step", (0, 1), (4, 2), (3, 2)),
+    ]
+
+
+def test_unified_budget_lets_nobody_in_whose_whole_prompt_has_no_room() -> None:
+    """Ten places, one token a block: after four of six tokens, the second request still waits for
+    room for all of its own five, and there are four.
+    """
+    log = timeline(
+        UnifiedBudget(name="unified_budget", budget_tokens=4),
+        [Request(0, 0, 6, 2), Request(1, 0, 5, 2)],
+        blocks=Blocks(1, 10),
+    )
+    assert log == [
+        ("prefill", (0,), (4,), (0,)),
+        ("prefill", (0,), (2,), (1,)),
+        ("step", (0,), (1,), (1,)),
+        ("prefill", (1,), (4,), (0,)),
+        ("prefill", (1,), (1,), (1,)),
+        ("step", (1,), (1,), (1,)),
+    ]
+
+
+@pytest.mark.parametrize(("head_layers", "preempted"), [(0, 0), (1, 1)])
+def test_unified_budget_gives_room_for_what_a_draft_with_keys_writes(
+    head_layers: int, preempted: int
+) -> None:
+    """Two requests of four tokens in twelve blocks of one: windows of three tokens fill them, and
+    what a head with attention writes behind them has no room.
+    """
+    head = HeadDrafter(name="head", head=DraftHead(layers=head_layers))
+    requests = [Request(index, 0, 2, 4) for index in range(2)]
+    timeline(
+        UnifiedBudget(name="unified_budget"),
+        requests,
+        VanillaSD(gamma=3, drafter=head),
+        Blocks(1, 12),
+    )
+    assert [request.preemptions for request in requests] == [0, preempted]
+
+
+def test_unified_budget_pads_a_single_token_to_a_window() -> None:
+    """Nine tokens: a window of four and a draft's token leave three beside one, and the window
+    that a prompt of one token is padded to is four.
+    """
+    requests = [Request(0, 0, 2, 7), Request(1, 1, 1, 2)]
+    log = timeline(
+        UnifiedBudget(name="unified_budget", budget_tokens=9), requests, VanillaSD(gamma=3)
+    )
+    assert log == [
+        ("prefill", (0,), (2,), (1,)),
+        ("step", (0,), (4,), (3,)),
+        ("step", (0,), (4,), (3,)),
+        ("prefill", (1,), (1,), (1,)),
+        ("step", (1,), (4,), (3,)),
     ]
 
 

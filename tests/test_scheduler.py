@@ -431,7 +431,7 @@ def test_two_requests_that_need_the_same_room_do_not_push_themselves_out_for_eve
         *(world.lane(name) for name in ("target", "draft", "rendezvous")),
         tuple(map(world.lane, "abc")),
     )
-    source = Arrivals([Request(0, 0.0, 27, 13), Request(1, 0.01, 27, 9)])
+    source = Arrivals([Request(0, 0.0, 19, 13), Request(1, 0.01, 19, 9)])
     policy, cost = UnifiedBudget(budget_tokens=17), StatedCost(durations)
     scheduler = Scheduler(
         Pipeline(depth=3), Cycle((0,)), None, source, cost, policy, Blocks(1, 40), log=log.append

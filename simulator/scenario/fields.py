@@ -284,7 +284,7 @@ class Scenario(Frozen):
         them, or their mean number over time, rounded down.
         """
         memory = self.serving.memory.pool(self.kv_tokens, self._held_by(schedule))
-        lookahead = schedule.needs.cache_tokens
+        lookahead = self.serving.policy.step_slots(schedule.needs)
         if requests * memory.needed(self.lengths[2] + lookahead) <= memory.total:
             return requests
         prompts, outputs = self._different_lengths

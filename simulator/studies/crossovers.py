@@ -147,11 +147,12 @@ def _at_batches(loaded: Loaded, sizes: Sequence[int]) -> Iterator[LawAtBatch]:
         / evaluate.law(alone, acceptance).tokens_per_step
     )
     odds = odds_of(acceptance, scenario.exit)
+    policy = scenario.serving.policy
     for size in sizes:
         strategy = scenario.strategy.fitted_to(size, scenario.stages)
         if (
             scenario.kv_tokens is not None
-            and size * (longest + strategy.needs.cache_tokens) > scenario.kv_tokens
+            and size * (longest + policy.step_slots(strategy.needs)) > scenario.kv_tokens
         ):
             return
         law = strategy.law(

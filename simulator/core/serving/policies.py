@@ -14,7 +14,7 @@ What all of them share:
 * *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context +
   lookahead``, where ``lookahead`` is what one step of its strategy may add: its longest window and
   one more. After the step it keeps the blocks of its new context; those of rejected tokens are free
-  again.
+  again, but under ``unified_budget``.
 * *Priority*: where requests have one, ``waiting`` is in order of it, lowest first, and of those
   that run the one with the highest makes way, of equals the one admitted last (vLLM's
   ``--scheduling-policy priority``). Nobody that runs makes way for one that waits.
@@ -47,6 +47,7 @@ from simulator.core.serving.requests import MOST_TOGETHER, Prompts, Request
 from simulator.core.strategies.common.base import Strategy
 from simulator.core.strategies.common.capabilities import CarriesPrompts
 from simulator.core.strategies.common.step import UNLIMITED
+from simulator.core.strategies.common.traits import Needs
 
 
 class IterationPlan(NamedTuple):
@@ -81,6 +82,10 @@ class Queues:
         self.ahead = strategy.needs.cache_tokens
         self.in_flight = strategy.needs.in_flight
         self.rows = strategy.needs.rows
+        self.lookahead = strategy.needs.lookahead
+        self.draft_slots = strategy.needs.draft_slots
+        self.next_rows: int | None = None
+        """Rows of all that decode in the next iteration, where those of each are known and differ."""
         self.carries = isinstance(strategy, CarriesPrompts)
         """Whether requests decode while prompts of others are on their way through the stages."""
         self.ranked = False
@@ -248,6 +253,10 @@ class Policy(Frozen, ABC):
     """
     decodes_beside: ClassVar[bool] = False
     """Whether requests decode in an iteration that reads prompts."""
+    counts_drafts: ClassVar[bool] = False
+    """Whether a request gets room for what was drafted for it, instead of for a whole window."""
+    gives_back: ClassVar[bool] = True
+    """Whether blocks for which rejected tokens were the reason are free again after a step."""
 
     @abstractmethod
     def plan(self, queues: Queues) -> IterationPlan:
@@ -273,6 +282,12 @@ class Policy(Frozen, ABC):
         those in its cache.
         """
         return queues.ahead
+
+    def step_slots(self, needs: Needs) -> int:
+        """Return the tokens for which a request gets room in a step beyond those in its cache, at
+        most, by what its strategy needs.
+        """
+        return needs.cache_tokens
 
     def entry_tokens(self, queues: Queues, request: Request) -> int:
         """Return the tokens for which a request gets room that is to be handed over with its
@@ -506,20 +521,28 @@ class UnifiedBudget(Policy):
     """One token budget for everything (vLLM v1): prompts and decoding alike, speculative tokens
     counted.
 
-    Every iteration has ``budget_tokens``. ``window`` is what the strategy drafts for as many
-    requests as can decode at this boundary; a tree counts with all its rows.
+    Every iteration has ``budget_tokens``. ``window`` is what was drafted for a request, else what
+    the strategy drafts for as many as can decode at this boundary; a tree counts with all its rows.
+    A draft with keys and values of its own writes ``lookahead`` tokens behind them, for which there
+    is room as well, as far as the cache has so much; a draft model takes one more token of the
+    budget for each request (``draft_slots``).
 
     1. In running order, while any budget is left, each request wants what is left of its need, or
        ``1 + window`` if it decodes, and is granted that or the rest of the budget. It gets room for
        what it has in the cache and what it is granted, by preemption if there is none (which ends
-       this rule if it hits the request itself). A window is cut to the grant less one.
+       this rule if it hits the request itself), and keeps it. A window is cut to the grant less
+       one.
     2. If this boundary preempted nobody: while ``waiting`` is not empty, fewer than
        ``max_requests`` run and any budget is left, the first one is granted its need or the rest of
-       the budget, and enters if there are blocks for that much.
+       the budget, and enters if there are blocks for that much, and for its whole need. Of one that
+       has a single token to read beside others that decode, a whole window is counted, as its row
+       is padded to theirs; if there is no budget for that, it waits.
     """
 
     name: Literal["unified_budget"] = "unified_budget"
     decodes_beside: ClassVar[bool] = True
+    counts_drafts: ClassVar[bool] = True
+    gives_back: ClassVar[bool] = False
     max_requests: int = Field(default=256, gt=0, le=MOST_TOGETHER)
     """At most so many run."""
     budget_tokens: int = Field(default=2_048, gt=0, le=1_000_000_000)
@@ -528,63 +551,108 @@ class UnifiedBudget(Policy):
     def plan(self, queues: Queues) -> IterationPlan:
         """Return what the budget is enough for, in running order."""
         before = queues.preemptions
-        rest = self.budget_tokens
         decode, prompts = self._under_way(queues)
-        rest -= sum(tokens for _, tokens in prompts) + sum(
-            request.state.most_rows for request in decode if request.state is not None
-        )
         if queues.preemptions == before and not queues.short:
-            prompts += self._entering(queues, rest)
+            rest = self._rest(queues, decode, prompts)
+            prompts += self._entering(queues, rest, bool(decode), bool(prompts))
         return IterationPlan(decode, prompts)
 
     def prompts(self, queues: Queues, decoding: int) -> Prompts | None:
         """Return as much prompt as the budget has room for beside the windows of all; None where
         there is no room for a prompt under way.
         """
-        rest = self.budget_tokens - decoding * self.ahead(queues, decoding)
+        slots = self._slots(queues)
+        rows = queues.next_rows
+        if rows is None:
+            rows = decoding * self._rows(queues, decoding)
+        rest = self.budget_tokens - rows - decoding * slots
         prompts: Prompts = []
         for request in queues.reading:
-            granted = self._pass_tokens(queues, request, rest)
-            if granted and not queues.memory.hold(request, request.cached + granted):
+            granted = self._pass_tokens(queues, request, rest - slots)
+            room = self._room(queues, request.cached + granted)
+            if granted and not queues.memory.hold(request, room):
                 return None
             if granted:
                 prompts.append(queues.grant(request, granted))
-                rest -= granted
-        return prompts + self._entering(queues, rest)
+                rest -= granted + slots
+        return prompts + self._entering(queues, rest, decoding > 0, bool(prompts))
 
     def takes_all(self, queues: Queues, decoding: int) -> bool:
         """Return whether the budget is enough for the windows of all."""
-        return decoding * self.ahead(queues, decoding) <= self.budget_tokens
+        each = self._rows(queues, decoding) + self._slots(queues)
+        return decoding * each <= self.budget_tokens
 
     def ahead(self, queues: Queues, decoding: int) -> int:
+        """Return the rows of a window where so many requests decode, and what is drafted behind
+        it.
+        """
+        return self._rows(queues, decoding) + queues.lookahead
+
+    def step_slots(self, needs: Needs) -> int:
+        """Return the tokens of a window, and those that are drafted behind it."""
+        return needs.cache_tokens + needs.lookahead
+
+    def _rows(self, queues: Queues, decoding: int) -> int:
         """Return the rows of a window where so many requests decode."""
         return queues.rows or 1 + queues.strategy.window_for(decoding)
 
-    def _entering(self, queues: Queues, rest: int) -> Prompts:
-        """Return the prompts that enter, by rule 2, with ``rest`` tokens of the budget."""
+    def _slots(self, queues: Queues) -> int:
+        """Return the tokens that the draft takes of each request, which leave a token to read."""
+        return min(queues.draft_slots, self.budget_tokens - 1)
+
+    def _room(self, queues: Queues, tokens: int) -> int:
+        """Return the tokens for which a request gets room that has ``tokens`` after a pass: with
+        those that are drafted behind them, where the cache has room for a request of so many.
+        """
+        memory = queues.memory
+        drafted = tokens + queues.lookahead
+        if memory.total == inf or memory.needed(drafted) <= memory.total:
+            return drafted
+        return tokens
+
+    def _rest(self, queues: Queues, decode: list[Request], prompts: Prompts) -> int:
+        """Return what a plan leaves of the budget."""
+        slots = self._slots(queues) * (len(decode) + len(prompts))
+        rows = [request.state.most_rows for request in decode if request.state is not None]
+        return self.budget_tokens - slots - sum(rows) - sum(tokens for _, tokens in prompts)
+
+    def _entering(self, queues: Queues, rest: int, decoding: bool, reading: bool) -> Prompts:
+        """Return the prompts that enter, by rule 2, with ``rest`` tokens of the budget, where
+        others decode and are read.
+        """
         prompts: Prompts = []
+        memory = queues.memory
+        rest -= self._slots(queues)
+        most = self.budget_tokens - self._slots(queues)
         while queues.waiting and rest > 0 and len(queues.running) < self.max_requests:
             first = queues.first()
             granted = self._pass_tokens(queues, first, rest)
-            if not granted or not queues.memory.hold(first, first.cached + granted):
+            padding = 0
+            if first.left == 1 and not reading and (decoding or first.cached):
+                padding = min(self._rows(queues, len(queues.running)), most) - 1
+            if not granted or granted + padding > rest:
                 break
-            rest -= granted
+            room = self._room(queues, first.cached + granted + padding)
+            if not memory.fits(first, first.cached + first.left) or not memory.hold(first, room):
+                break
+            rest -= granted + padding + self._slots(queues)
             prompts.append(queues.admit(granted))
         return prompts
 
     def _pass_tokens(self, queues: Queues, request: Request, rest: int) -> int:
         """Return the tokens that a prompt is granted of the ``rest`` of the budget."""
-        return queues.memory.pass_tokens(request, min(request.left, rest), self.budget_tokens)
+        tokens = min(request.left, max(0, rest))
+        return queues.memory.pass_tokens(request, tokens, self.budget_tokens)
 
     def _wanted(self, queues: Queues, request: Request, rows: int, rest: int) -> tuple[int, int]:
-        """Return how many tokens of ``rest`` a request wants, ``rows`` if it decodes, and for how
-        many it then needs room.
+        """Return how many tokens of ``rest`` a request wants, ``rows`` at most if it decodes, and
+        for how many it then needs room.
         """
         if request.state is None:
             granted = self._pass_tokens(queues, request, rest)
-            return granted, request.cached + granted
-        granted = min(rows, rest)
-        return granted, request.state.context + granted
+            return granted, self._room(queues, request.cached + granted)
+        granted = min(queues.strategy.rows_at_hand(request.state, rows), rest)
+        return granted, self._room(queues, request.state.context + granted)
 
     def _under_way(self, queues: Queues) -> tuple[list[Request], list[tuple[Request, int]]]:
         """Return what requests that run already are granted by rule 1: those that decode, and
@@ -592,9 +660,10 @@ class UnifiedBudget(Policy):
         """
         queues.short = False
         able = queues.decoding()
-        rest = self.budget_tokens
+        slots = self._slots(queues)
+        rest = self.budget_tokens - slots
         places = len(able)
-        rows = self.ahead(queues, places)
+        rows = self._rows(queues, places)
         decode: list[Request] = []
         prompts: list[tuple[Request, int]] = []
         before = preempted = queues.preemptions
@@ -610,15 +679,12 @@ class UnifiedBudget(Policy):
             if not granted:
                 continue
             if needed > request.slots and not queues.make_room(request, needed):
-                if queues.ranked and not queues.short:
-                    continue
                 break
             if queues.ranked and queues.preemptions != preempted:
                 preempted = queues.preemptions
                 decode, prompts = _those_that_run(queues, decode, prompts)
-                rest = self.budget_tokens - _granted(decode, prompts)
-                granted = min(granted, rest)
-            rest -= granted
+                rest = self._rest(queues, decode, prompts) - slots
+            rest -= granted + slots
             if state is None:
                 prompts.append(queues.grant(request, granted))
             else:
@@ -636,12 +702,6 @@ def _those_that_run(
     running = set(queues.running)
     going_on = [(request, tokens) for request, tokens in prompts if request in running]
     return [request for request in decode if request in running], going_on
-
-
-def _granted(decode: list[Request], prompts: list[tuple[Request, int]]) -> int:
-    """Return the tokens of a plan."""
-    rows = [request.state.most_rows for request in decode if request.state is not None]
-    return sum(rows) + sum(tokens for _, tokens in prompts)
 
 
 class EngineDefault(Policy):

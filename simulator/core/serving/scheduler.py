@@ -87,7 +87,8 @@ class Scheduler:
         self.memory = Blocks() if memory is None else memory
         self.queues = Queues(self.memory, strategy)
         self.times = StepTimes(strategy, cost)
-        self.ledger = Ledger(self.memory, strategy.window > 0 and not policy.reserves)
+        shrinks = strategy.window > 0 and not policy.reserves and policy.gives_back
+        self.ledger = Ledger(self.memory, shrinks)
         self.routing: RecordedRouting | None = None
         """Which experts the windows of the requests read, where that is recorded."""
         self.passes_on: Callable[[Request, float], object] | None = None

@@ -34,7 +34,7 @@ from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers, binomial
 from simulator.core.quantities import Frozen, NonNegative, Ranged
 from simulator.core.strategies.common.claim import Example
-from simulator.core.strategies.common.courses import Course, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Counts, Course, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import DraftPass
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import Kind, Progress, Step, intern_progress
@@ -253,6 +253,17 @@ class JoinedSD(TreeSD):
         context, drafted, drafted_context = sums
         kind = self.joined_kind(requests - drafted, drafted)
         return Step(kind, self._joined_rows(kind, context - drafted_context, drafted_context, 0))
+
+    def rows_at_hand(self, state: Proposing, rows: int) -> int:
+        """Return the rows of the chain that was retrieved, else of the tree."""
+        return min(rows, self.chain_rows if _retrieves(state) else self.rows)
+
+    def rows_missing(self, course: Course) -> Counts:
+        """Return the rows that the smaller of chain and tree is short of, where it is verified."""
+        drafted = course.adds[1]
+        most = max(self.chain_rows, self.rows)
+        missing: Counts = most - np.where(drafted, self.rows, self.chain_rows)
+        return missing
 
     def along(self, state: Proposing) -> tuple[int, ...]:
         """Return the context of a request, whether it is drafted, and its context if so."""

@@ -54,7 +54,7 @@ from simulator.core.strategies.common.capabilities import (
     StepsPlainly,
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
-from simulator.core.strategies.common.courses import Course, Sums, TellsCourses
+from simulator.core.strategies.common.courses import Counts, Course, Sums, TellsCourses
 from simulator.core.strategies.common.drafters import DraftPass
 from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
@@ -200,8 +200,16 @@ class TreeSD(
             draft_steps=sum(len(draft_pass.rows) for draft_pass in self.passes),
             rows=self.rows,
             cache_tokens=self.rows,
+            lookahead=self.tree.size if self.drafts_with_model or self.reads_hidden_states else 0,
+            draft_slots=int(self.drafts_with_model),
             dynamic_draft=self.tree.dynamic,
         )
+
+    def rows_at_hand(self, state: Proposing, rows: int) -> int:
+        """Return a single row where look-up found nothing."""
+        if state.look_up is None or state.look_up.matched:
+            return rows
+        return 1
 
     @property
     def reads_hidden_states(self) -> bool:
@@ -378,6 +386,13 @@ class TreeSD(
         if self.matched is None:
             return (state.context,)
         return state.context, int(missed), missed * state.context
+
+    def rows_missing(self, course: Course) -> Counts | None:
+        """Return the rows of a tree, but for one, in each step in which look-up finds nothing."""
+        if self.matched is None:
+            return None
+        missing: Counts = course.adds[1] * (self.rows - 1)
+        return missing
 
     def fork(self, state: Proposing) -> Proposing:
         """Return a state that asks a second cursor whether look-up finds anything."""

@@ -58,7 +58,7 @@ from simulator.core.strategies.common.step import (
     intern_kind,
 )
 from simulator.core.strategies.common.tiers import TierWindow
-from simulator.core.strategies.common.traits import Facts, Finding, Traits, no_cut
+from simulator.core.strategies.common.traits import Facts, Finding, Needs, Traits, no_cut
 
 TOKEN_BYTES = 6
 """Id and bf16 log-probability of one drafted token on the channel (MSD-12, id width assumed)."""
@@ -98,6 +98,23 @@ class VanillaSD(
     """Milliseconds of the host in which further drafters look up what they propose, for each
     request.
     """
+
+    @property
+    def needs(self) -> Needs:
+        """Return the needs of a chain, as vLLM knows them of drafts with keys and values."""
+        needs = super().needs
+        if not self.serial or not (needs.draft_model or self.reads_hidden_states):
+            return needs
+        return needs._replace(lookahead=self.gamma, draft_slots=int(needs.draft_model))
+
+    def rows_at_hand(self, state: State, rows: int) -> int:
+        """Return the rows of a window that follows its request, where it is written before it is
+        judged.
+        """
+        rule = self.adaptive
+        if isinstance(rule, RequestWindow) and not isinstance(rule, OracleWindow):
+            return min(rows, 1 + rule.opened(self.gamma, state))
+        return rows
 
     def extra_memory(self, target: ModelSpec) -> ExtraMemory:
         """Return the weights of the heads, each set once."""

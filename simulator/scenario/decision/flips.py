@@ -141,7 +141,12 @@ def _room(scenario: Scenario) -> float:
     if scenario.kv_tokens is None:
         return inf
     _, _, longest = scenario.lengths
-    return scenario.kv_tokens // (longest + scenario.strategy.needs.cache_tokens)
+    return scenario.kv_tokens // (longest + _step_slots(scenario))
+
+
+def _step_slots(scenario: Scenario) -> int:
+    """Return the tokens for which a request gets room beyond those in its cache."""
+    return scenario.serving.policy.step_slots(scenario.strategy.needs)
 
 
 def _most_context(scenario: Scenario, batch: int) -> int:
@@ -152,7 +157,7 @@ def _most_context(scenario: Scenario, batch: int) -> int:
     if scenario.target:
         most = min(most, scenario.target.model.context_tokens or inf)
     if scenario.kv_tokens is not None:
-        most = min(most, scenario.kv_tokens // batch - scenario.strategy.needs.cache_tokens)
+        most = min(most, scenario.kv_tokens // batch - _step_slots(scenario))
     return max(scenario.mean_context, int(most))
 
 

@@ -115,8 +115,10 @@ def _room_for_all(scenario: Scenario) -> bool:
     """
     memory = scenario.memory()
     _, _, longest = scenario.lengths
-    needed = scenario.batch * memory.needed(longest + scenario.schedule.needs.cache_tokens)
-    return scenario.serving.policy.reserves or needed <= memory.total
+    policy = scenario.serving.policy
+    slots = policy.step_slots(scenario.schedule.needs)
+    needed = scenario.batch * memory.needed(longest + slots)
+    return policy.reserves or needed <= memory.total
 
 
 def _monotone(scenario: Scenario) -> bool:

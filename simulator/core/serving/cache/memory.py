@@ -86,6 +86,10 @@ class Blocks:
         """Return the tokens that fit the blocks of so many."""
         return -(-tokens // self.block_tokens) * self.block_tokens
 
+    def fits(self, request: Request, tokens: int) -> bool:
+        """Return whether there is room for ``tokens`` of ``request`` in all."""
+        return self.used + self.needed(tokens) - request.blocks <= self.total
+
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give ``request`` room for ``tokens`` in all if ``spare`` blocks then stay free; else
         change nothing, return False.

@@ -170,6 +170,15 @@ class PrefixCache(Blocks):
 
     # ---- a request enters, grows and leaves
 
+    def fits(self, request: Request, tokens: int) -> bool:
+        """Return whether there is room for ``tokens`` of a request, which enters with the blocks
+        that are there.
+        """
+        if request.blocks:
+            return super().fits(request, tokens)
+        known = self.known(request)
+        return self._used_with(self._stretches(request, known), known, tokens) <= self.total
+
     def hold(self, request: Request, tokens: int, spare: int = 0) -> bool:
         """Give room as :meth:`Blocks.hold` does, to a request that enters with the blocks that are
         there; others make way.

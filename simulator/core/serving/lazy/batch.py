@@ -75,6 +75,10 @@ class Member:
     first: int
     """The number of its first step."""
     begun: Begun
+    first_room: int
+    """Tokens for which it has room in its first step."""
+    room: NDArray[np.int64] | None
+    """(steps,) the same in each step, where it does not grow as its context does."""
     counted: int = 0
     """Tokens of its course that are in the books."""
 
@@ -82,6 +86,12 @@ class Member:
         """Return the tokens that it has shown before a step."""
         done = step - self.first
         return int(self.course.shown[done - 1]) if done else 0
+
+    def room_in(self, steps: int) -> int:
+        """Return the tokens for which it has room in the last of so many steps."""
+        if self.room is not None:
+            return int(self.room[steps - 1])
+        return self.first_room + int(self.course.adds[0, steps - 1])
 
 
 class PricedStep(NamedTuple):
@@ -124,6 +134,8 @@ class LazyBatch:
         policy = scheduler.policy
         self.beside = policy.decodes_beside
         self.reserves = policy.reserves
+        self.counts_drafts = policy.counts_drafts
+        self.gives_back = policy.gives_back
         self.to_come = StepsToCome(
             scheduler.memory,
             policy.reserves,
@@ -273,8 +285,9 @@ class LazyBatch:
             request.tokens += member.shown_by(self.to_come.step)
             request.late = request.late or self.late_step > member.first
             if done and not self.reserves and state is not None:
-                memory.hold(request, state.context)
-                memory.keep(request, state.context)
+                memory.hold(request, state.context if self.gives_back else member.room_in(done))
+                if self.gives_back:
+                    memory.keep(request, state.context)
         last_shown = iter(self.shown_last)
         left = 0
         at_s = 0.0
@@ -298,12 +311,33 @@ class LazyBatch:
         if not to_come.has_room(steps):
             self._write()
             to_come.make_room(len(course.adds), steps)
-        begun = to_come.begin(course, state.context, self.ahead, request.blocks)
-        member = Member(request, course, to_come.step, begun)
+        room = self._room(request, course)
+        begun = to_come.begin(course, state.context, self.ahead, request.blocks, room)
+        member = Member(request, course, to_come.step, begun, state.context + self.ahead, room)
         self.members[request] = member
         self.run = None
         self.turns += 1
         heappush(self.ends, (to_come.step + steps, self.turns, member))
+
+    def _room(self, request: Request, course: Course) -> NDArray[np.int64] | None:
+        """Return (steps,) the tokens for which a request has room in each step of its course; None
+        where that is its context and what a step may add.
+        """
+        state = request.state
+        if self.reserves or state is None:
+            return None
+        missing = self.strategy.rows_missing(course) if self.counts_drafts else None
+        first = state.context + self.ahead
+        slots = self.scheduler.memory.room_of(first)
+        if missing is None and (self.gives_back or request.slots <= slots):
+            return None
+        room: NDArray[np.int64] = course.adds[0] + first
+        if missing is not None:
+            room = room - missing
+        if self.gives_back:
+            return room
+        kept: NDArray[np.int64] = np.maximum.accumulate(np.maximum(room, request.slots))
+        return kept
 
     def _shows(self, at_s: float) -> None:
         """Note that the request that was opened last was last shown a token at this time."""
@@ -410,6 +444,9 @@ class LazyBatch:
         queues.now = now
         memory.used += grown
         memory.make_way(memory.used)
+        queues.next_rows = None
+        if beside and requests and len(self.to_come.rows) > BLOCKS:
+            queues.next_rows = self._next_step().rows.tokens
         prompts = scheduler.policy.prompts(queues, requests)
         memory.used -= grown
         ledger = scheduler.ledger

@@ -69,9 +69,16 @@ class StepsToCome:
         self._shared_steps = 0
         """Steps of all of them together."""
 
-    def begin(self, course: Course, context: int, ahead: int, blocks: int) -> Begun:
+    def begin(
+        self,
+        course: Course,
+        context: int,
+        ahead: int,
+        blocks: int,
+        room: Counts | None = None,
+    ) -> Begun:
         """Add a request that begins with the next step; it has ``blocks`` and gets room for
-        ``ahead`` tokens more in each of them.
+        ``ahead`` tokens more in each of them, or for ``room`` (steps,) tokens in all.
         """
         first = self.step - self.base
         steps = course.adds.shape[1]
@@ -83,7 +90,11 @@ class StepsToCome:
             to_come[BLOCKS:] += course.adds[1:]
         during = before = 0
         if not self.reserved:
-            during = self._grow(to_come[DURING], course, context + ahead) - blocks
+            if room is None:
+                during = self._grow(to_come[DURING], course, context + ahead)
+            else:
+                to_come[DURING] += self.memory.needed_each(room)
+            during -= blocks
             if self.alone:
                 before = self._grow(to_come[BEFORE], course, context) - blocks
         self.context += context

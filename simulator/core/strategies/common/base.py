@@ -89,6 +89,12 @@ class Strategy(_Typed[D, S], Frozen, ABC):
         """Return the draft tokens that each of ``requests`` decoding together gets."""
         return self.window
 
+    def rows_at_hand(self, state: S, rows: int) -> int:
+        """Return the rows of a request's next step, of so many at most: fewer where it is known
+        before the step is planned that less was drafted for it.
+        """
+        return rows
+
     @property
     def needs(self) -> Needs:
         """Return what these settings need of models, caches and acceptance."""

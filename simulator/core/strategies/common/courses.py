@@ -87,6 +87,12 @@ class TellsCourses:
         """
         return (state.context,)
 
+    def rows_missing(self, course: Course) -> Counts | None:
+        """Return (steps,) by how many the rows of a request are fewer than those of a window, in
+        each step of its course; None, as here, where they never are.
+        """
+        return None
+
     def fork(self, state: Any) -> Any:
         """Return a state that can move on without the other one."""
         twin = copy(state)

@@ -69,6 +69,14 @@ class Needs(NamedTuple):
     """Rows of the target's pass that a request takes, whatever the batch; None: one more than the
     window of the batch.
     """
+    lookahead: int = 0
+    """Tokens behind those of a step into which a draft with keys and values of its own writes (vLLM's
+    ``num_lookahead_tokens``).
+    """
+    draft_slots: int = 0
+    """Tokens of a pass that the draft takes of each request beside the target's rows (vLLM's
+    ``max_num_new_slots_for_drafting``).
+    """
     in_flight: int = 1
     """Steps that run at once over disjoint requests: the stages of a pipeline, else 1."""
     dynamic_draft: bool = False
