@@ -85,7 +85,7 @@ class Queues:
         self.lookahead = strategy.needs.lookahead
         self.draft_slots = strategy.needs.draft_slots
         self.next_rows: int | None = None
-        """Rows of all that decode in the next iteration, where those of each are known and differ."""
+        """Rows of all that decode next, where those of each are known and differ."""
         self.carries = isinstance(strategy, CarriesPrompts)
         """Whether requests decode while prompts of others are on their way through the stages."""
         self.ranked = False

@@ -70,8 +70,8 @@ class Needs(NamedTuple):
     window of the batch.
     """
     lookahead: int = 0
-    """Tokens behind those of a step into which a draft with keys and values of its own writes (vLLM's
-    ``num_lookahead_tokens``).
+    """Tokens behind those of a step for which a draft with keys and values of its own gets room
+    (vLLM's ``num_lookahead_tokens``).
     """
     draft_slots: int = 0
     """Tokens of a pass that the draft takes of each request beside the target's rows (vLLM's
