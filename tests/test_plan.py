@@ -23,8 +23,10 @@ from simulator.core.cost.roofline import Roofline
 from simulator.core.faults import BadInput, Infeasible
 from simulator.core.quantities import Positive, replace_nested
 from simulator.core.serving.slo import Limit, Metric, Slo
+from simulator.core.strategies.adaptive_verification import AdaptiveVerification
+from simulator.core.strategies.common.capabilities import heads_of
 from simulator.inputs.catalogue import Catalogue
-from simulator.report.pages.plan import fleet
+from simulator.report.pages.plan import adapted, fleet
 from simulator.scenario import Loaded, evaluate, load, resolved
 from simulator.scenario.decision.by_law import drawn_speedup
 from simulator.scenario.evaluate import tuned
@@ -32,7 +34,13 @@ from simulator.scenario.uncertain.draws import Drawn
 from simulator.studies.capacity import busier_by
 from simulator.studies.plan.bounds import FleetBounds, _least_replicas, _least_widths
 from simulator.studies.plan.break_even import break_even, speedup
-from simulator.studies.plan.export import WindowSchedule, exports, schedule
+from simulator.studies.plan.export import (
+    WindowSchedule,
+    adaptive,
+    exports,
+    is_better,
+    schedule,
+)
 from simulator.studies.plan.file import Candidate, Plan, devices_of, load_plan
 from simulator.studies.plan.headroom import headroom, lasting_s, with_more
 from simulator.studies.plan.robustness import fewer_accepted, slower_links
@@ -634,6 +642,50 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
         ranges if found.finding.kept else None
     )
     assert WindowSchedule({1: 4, 6: 2}, found.finding).ranges(8) == [[1, 5, 4], [6, 8, 2]]
+
+
+EAGLE = {
+    "strategy": "vllm_eagle_3",
+    "draft": None,
+    "acceptance": {"drafter": "eagle2", "rescale": {"tokens_per_step": 2.2, "window": 3}},
+}
+
+
+def test_adaptive_verification_is_offered_where_engine_and_drafts_have_it(tmp_path: Path) -> None:
+    """Of a head on vLLM; not of a draft model, of plain decoding, or on an engine without it."""
+    entries = {"eagle": EAGLE, **SMALL["strategies"]}
+    plan = small(tmp_path, strategies=entries)
+    first = {candidate.strategy: candidate for candidate in plan.candidates[::-1]}
+    for name in ("plain", "drafted"):
+        assert adaptive(examine(first[name], 1, "end")) is None
+    answer = examine(first["eagle"], 2, "end")
+    found = adaptive(answer)
+    assert found is not None
+    strategy = found.candidate.loaded.scenario.strategy
+    assert isinstance(strategy, AdaptiveVerification)
+    assert strategy.heads == heads_of(first["eagle"].loaded.scenario.strategy)
+    command = exports(found, None, {}, "some/head")["vllm.sh"]
+    config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
+    assert config == {
+        "method": "eagle3",
+        "model": "some/head",
+        "num_speculative_tokens": 3,
+        "enable_adaptive_verification": True,
+    }
+    assert "# adaptive verification as of vLLM: docs/features" in command
+    without = exports(answer, None, {}, "some/head")["vllm.sh"]
+    assert "adaptive" not in without
+    worse = "the exported command has it" if is_better(found, answer) else "it is left off"
+    assert worse in adapted(found, answer)
+    elsewhere = small(tmp_path, strategies=entries, **_on("tensorrt_llm"))
+    other = next(one for one in elsewhere.candidates if one.strategy == "eagle")
+    assert adaptive(examine(other, 1, "end")) is None
+
+
+def _on(engine: str) -> dict[str, Any]:
+    """The hardware of the small plan with another engine."""
+    a100 = SMALL["hardware"]["a100"]
+    return {"hardware": {"a100": {**a100, "target": {**a100["target"], "engine": engine}}}}
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,19 @@ class ServerDefaults(Frozen):
         return next(limits for limits in self.limits if limits.fits(device, drafts))
 
 
+class WindowRules(Frozen):
+    """A server chooses how many draft tokens are written or verified by one of these rules."""
+
+    default: str = "fixed"
+    """The rule where nothing else is said, by its name in ``strategy.adaptive``."""
+    offered: dict[str, str] = Field(default={})
+    """Other rules that it has, by their names, with the option that switches each on."""
+    source: str = "nobody has looked up which rules a server of this engine has"
+    """Where this stands: program, version and place."""
+    confidence: Confidence = "assumed"
+    """How well it is known."""
+
+
 class Engine(Frozen):
     """An engine says what a serving program adds to a pass over the hardware.
 
@@ -274,6 +287,8 @@ class Engine(Frozen):
     """What the fit of its numbers left of the runs that decided them."""
     server: ServerDefaults = ServerDefaults()
     """What its server does where nothing else is said."""
+    windows: WindowRules = WindowRules()
+    """By which rules it chooses draft lengths."""
     launch: Literal["asynchronous", "synchronous"] = "asynchronous"
     """Whether the host runs ahead of the device, or in turn with it."""
     host_ratio: Ranged = ALL

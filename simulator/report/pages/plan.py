@@ -46,7 +46,7 @@ from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
 from simulator.studies.plan.commands import ENGINES
 from simulator.studies.plan.commands_apart import files_apart
-from simulator.studies.plan.export import DraftLengths, WindowSchedule
+from simulator.studies.plan.export import DraftLengths, WindowSchedule, is_better
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up
 from simulator.studies.plan.limits import limit_name
@@ -532,6 +532,8 @@ def sentences(study: PlanStudy) -> Iterator[str]:
         yield stand_in(scenario)
     if study.schedule is not None:
         yield scheduled(study.schedule, scenario.batch)
+    if study.adaptive is not None:
+        yield adapted(study.adaptive, study.chosen)
     if study.lengths:
         yield switched_off(study.lengths)
     yield looked_at(study.search)
@@ -619,6 +621,21 @@ def scheduled(schedule: WindowSchedule, places: int) -> str:
     return (
         "Draft tokens by batch size that give the most tokens per second by law: "
         f"{', '.join(ranges)}. Run with them, the SLO is {met}, {tightest}."
+    )
+
+
+def adapted(run: Finding, chosen: Finding) -> str:
+    """Return whether the SLO is met with adaptive verification, and whether the commands have
+    it.
+    """
+    met = "met" if run.kept else "missed"
+    limit = run.tightest
+    tightest = f"{limit_name(limit.limit)} {_ms(limit.seconds)} ms"
+    without = f"{limit_name(chosen.tightest.limit)} {_ms(chosen.tightest.seconds)} ms"
+    taken = "the exported command has it" if is_better(run, chosen) else "it is left off"
+    return (
+        "With adaptive verification, which verifies as many of these drafts as bring most tokens "
+        f"per second, the SLO is {met}, {tightest} ({without} without): {taken}."
     )
 
 

@@ -19,6 +19,7 @@ import yaml
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.plain import PlainData
 from simulator.core.serving.load.sessions import SessionFile
+from simulator.core.strategies.adaptive_verification import AdaptiveVerification
 from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
@@ -26,6 +27,7 @@ from simulator.core.strategies.common.adaptive import (
     stated_windows,
 )
 from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
+from simulator.core.strategies.tree_sd import TreeSD
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
@@ -48,6 +50,9 @@ SESSIONS = (
 )
 CONTEXTS = (1024, 4096, 16_384, 65_536, 131_072)
 """Cached tokens for which draft lengths are given, beside the mean of the plan."""
+
+ADAPTIVE = "adaptive_verification"
+"""The rule's name among those of an engine."""
 
 DraftLengths = dict[int, dict[int, int]]
 """Draft tokens by cached tokens of a request, then by requests that decode together; 0: without
@@ -93,6 +98,30 @@ def schedule(finding: Finding) -> WindowSchedule | None:
     if set(windows.values()) == {strategy.window} and finding.outcome:
         return WindowSchedule(windows, replace(finding, candidate=scheduled))  # the same steps
     return WindowSchedule(windows, examine(scheduled, finding.replicas, "end"))
+
+
+def adaptive(finding: Finding) -> Finding | None:
+    """Return the answer run with adaptive verification of the same drafts; None where its engine
+    has no such rule, or it does not draft chains with heads.
+    """
+    scenario = finding.candidate.loaded.scenario
+    strategy = scenario.strategy
+    target = scenario.target
+    if target is None or target.pipeline or finding.candidate.split:
+        return None
+    if ADAPTIVE not in target.engine.windows.offered or type(strategy) is not TreeSD:
+        return None
+    if strategy.tree.size > strategy.tree.depth or not strategy.heads:
+        return None
+    fields = {name: getattr(strategy, name) for name in TreeSD.model_fields if name != "name"}
+    rule = AdaptiveVerification(**fields)
+    verified = finding.candidate.changed(lambda loaded: loaded.replace(strategy=rule))
+    return examine(verified, finding.replicas, "end")
+
+
+def is_better(adaptive: Finding, finding: Finding) -> bool:
+    """Return whether an answer with adaptive verification meets the SLO with more to spare."""
+    return adaptive.kept and adaptive.tightest.strain < finding.tightest.strain
 
 
 def draft_lengths(loaded: Loaded) -> DraftLengths:

@@ -21,8 +21,10 @@ from simulator.studies.plan.break_even import BreakEven, break_even
 from simulator.studies.plan.export import (
     DraftLengths,
     WindowSchedule,
+    adaptive,
     draft_lengths,
     exports,
+    is_better,
     schedule,
 )
 from simulator.studies.plan.file import Candidate, Plan
@@ -101,6 +103,8 @@ class PlanStudy:
     """The devices of the answer together and split; None where the plan splits nothing."""
     break_even: BreakEven | None
     schedule: WindowSchedule | None
+    adaptive: Finding | None
+    """The answer with adaptive verification; None where its engine or its drafts have none."""
     lengths: DraftLengths
     """Draft tokens by context and batch that give the most by law; empty for plain decoding."""
     exports: dict[str, str]
@@ -165,6 +169,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         raise no_answer(plan, nearest_miss(plan), enough(searched))
     loaded = chosen.candidate.loaded
     table = schedule(chosen)
+    verified = adaptive(chosen)
     lengths = draft_lengths(loaded)
     capacities = dict(_capacities(searched))
     cache_costs = dict(_cache_costs(searched))
@@ -181,7 +186,8 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     even = break_even(chosen)
     decided = _decided([chosen, *searched.by_family.values()])
     head = plan.file.heads.get(chosen.candidate.strategy, "")
-    exported = exports(chosen, table, lengths, head)
+    served = verified if verified and is_better(verified, chosen) else chosen
+    exported = exports(served, table, lengths, head)
     laws: list[LawPoint] = []
     for candidate in plan.candidates:
         laws += _laws(candidate)
@@ -203,6 +209,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         split=split_or_not(searched, chosen),
         break_even=even,
         schedule=table,
+        adaptive=verified,
         lengths=lengths,
         exports=exported,
         laws=tuple(laws),
