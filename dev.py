@@ -253,9 +253,11 @@ def site() -> int:
     return call("python", "docs/write_site.py")
 
 
-def fuzz(minutes: float, seed: int) -> int:
+def fuzz(minutes: float, seed: int, kinds: list[str]) -> int:
     """Break shipped files by chance and hand them to every loader."""
-    return call("python", "tools/fuzz.py", "--minutes", str(minutes), "--seed", str(seed))
+    named = chain.from_iterable(("--kind", kind) for kind in kinds)
+    words = ("--minutes", str(minutes), "--seed", str(seed), *named)
+    return call("python", "tools/fuzz.py", *words)
 
 
 def soak(minutes: float, seed: int) -> int:
@@ -532,6 +534,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     fuzzing.add_argument("--minutes", type=float, default=1.0)
     fuzzing.add_argument("--seed", type=int, default=0)
+    fuzzing.add_argument("--kind", action="append", default=[], help="only these files")
     soaking = verbs.add_parser(
         "soak", help="attack commands, books, places and written files by chance"
     )
@@ -590,7 +593,7 @@ def main(argv: list[str] | None = None) -> int:
         "notebooks": lambda: notebooks(whole),
         "elsewhere": lambda: elsewhere(rest),
         "live": lambda: live(options.judge),
-        "fuzz": lambda: fuzz(options.minutes, options.seed),
+        "fuzz": lambda: fuzz(options.minutes, options.seed, options.kind),
         "soak": lambda: soak(options.minutes, options.seed),
     }
     return actions[options.verb]()

@@ -2,7 +2,7 @@
 """Shipped files, broken by chance, through every loader: whatever they hold, a loader refuses them
 in words or reads them.
 
-    python3 dev.py fuzz [--minutes N] [--seed N]
+    python3 dev.py fuzz [--minutes N] [--seed N] [--kind NAME]
 
 What is read is used: a scenario's law is worked out, a trace's acceptance replayed. An input that
 ends in anything but :class:`BadInput`, or takes longer than :data:`MOST_S`, is a finding: its
@@ -58,7 +58,16 @@ from simulator.inputs.services.observation_files import (
     observation_files,
     read_observed,
 )
+from simulator.inputs.services.prediction import (
+    Bounds,
+    ChangedSetting,
+    PredictedNumber,
+    ServicePrediction,
+    prediction_text,
+    read_prediction,
+)
 from simulator.inputs.services.read import read_services
+from simulator.inputs.services.tables import read_passes, read_requests, read_steps
 from simulator.inputs.traces.converters import TO_TRACE
 from simulator.inputs.traces.file import read as read_trace
 from simulator.inputs.traces.summaries import TO_RATES
@@ -347,8 +356,33 @@ def _services(path: Path) -> object:
         with TemporaryDirectory() as folder:
             for name, content in observation_files(observed, services).items():
                 Path(folder, name).write_text(content, "utf-8")
-            seen.append(read_observed(Path(folder, OBSERVED)))
+            again = read_observed(Path(folder, OBSERVED))
+            seen.append(again)
+            read_requests(again, Path(folder))
+            read_passes(again, Path(folder))
+            read_steps(again, Path(folder))
     return seen
+
+
+@cache
+def _observation() -> bytes:
+    """What is written of the kept files of a living service."""
+    kept = Path(__file__).parent.parent / "tests/data/live_services"
+    names = ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt")
+    (services,) = read_services([kept / name for name in names])
+    return observation_files(joined(services), services)[OBSERVED].encode()
+
+
+def _prediction() -> bytes:
+    """A prediction with each kind of field."""
+    bounds = Bounds(low=6.0, high=9.0)
+    tpot = PredictedNumber(before=9.0, after=7.5, within_80=bounds, within_90=bounds)
+    changed = ChangedSetting(field="strategy.gamma", before="3", after="2")
+    return prediction_text(
+        ServicePrediction(
+            tried="gamma=2", changed=(changed,), scenario="mine", verdict="helps", tpot_ms=tpot
+        )
+    ).encode()
 
 
 def _of_services() -> list[tuple[str, bytes]]:
@@ -409,6 +443,8 @@ def loaders() -> dict[str, Loader]:
         "traffic": Loader(_traffic, samples + _in_corpus("traffic"), broken),
         "sessions": Loader(_sessions, SESSIONS * 10 + _in_corpus("sessions"), broken),
         "services": Loader(_services, _of_services() + _in_corpus("services"), broken),
+        "observation": Loader(read_observed, [("observed.yaml", _observation())], broken),
+        "prediction": Loader(read_prediction, [("prediction.yaml", _prediction())], broken),
         "plan": Loader(
             lambda path: load_plan(f"./{path.name}"),
             _named("plan") * 6 + _in_corpus("plans"),
@@ -686,10 +722,16 @@ def _late(*_: Any) -> None:
 
 
 def fuzz(
-    seed: int, numbers: Iterator[int], until: float
+    seed: int, numbers: Iterator[int], until: float, kinds: Sequence[str] = ()
 ) -> tuple[Counter[tuple[str, str]], dict[str, str]]:
-    """Inputs by kind and outcome; findings by where they were raised, one of each."""
+    """Inputs by kind and outcome; findings by where they were raised, one of each; of all
+    ``kinds`` where none is named.
+    """
     every, outcomes, findings = loaders(), Counter[tuple[str, str]](), dict[str, str]()
+    if kinds:
+        unknown = sorted({*kinds} - {*every})
+        assert not unknown, f"no such files: {', '.join(unknown)}; there are {', '.join(every)}"
+        every = {kind: every[kind] for kind in kinds}
     for late in (signal.SIGPROF, signal.SIGALRM):
         signal.signal(late, _late)
     with TemporaryDirectory() as folder:
@@ -731,11 +773,14 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", action="append", default=[], help="only these files")
     parser.add_argument("--only", type=int, help="one input, with its whole traceback")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # arithmetic on absurd but allowed numbers
     numbers = count() if options.only is None else iter([options.only])
-    outcomes, findings = fuzz(options.seed, numbers, time.monotonic() + 60 * options.minutes)
+    outcomes, findings = fuzz(
+        options.seed, numbers, time.monotonic() + 60 * options.minutes, options.kind
+    )
     for kind in sorted({kind for kind, _ in outcomes}):
         held = {outcome: outcomes[kind, outcome] for outcome in ("refused", "read", "finding")}
         print(
