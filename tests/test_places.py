@@ -121,9 +121,12 @@ READ = {
     "trace record draft",
     "trace record prompts",
     "new name",
+    "verify prediction",
+    "verify after",
+    "verify pairs",
 }
 """Parameters that name what may not be there and are no output; `new` writes where nothing is
-alone.
+alone, and `verify` says itself what is missing.
 """
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 from xml.etree import ElementTree
 
 import pytest
@@ -41,9 +41,12 @@ from simulator.report.terminal import print_page
 from simulator.studies.of_papers import studies_of_papers
 
 PACKAGE = Path(simulator.__file__).parent
-PARTS = {"window", "what_if", "measured_cards", "method_features", "of_papers", "parallel_methods"}
+PARTS = {
+    *("window", "what_if", "measured_cards", "method_features", "of_papers", "parallel_methods"),
+    "service",
+}
 """Modules without a command of their name: parts of ``run``, of ``list method`` and of ``methods``;
-what finds the studies of papers.
+what finds the studies of papers; what is tried on a service.
 """
 NAMES = study_names()
 
@@ -205,9 +208,10 @@ def test_a_page_is_made_of_what_the_study_returns(name: str) -> None:
     page or picture.
     """
     result = get_type_hints(computing(name).study)["return"]
-    assert get_type_hints(showing(name).page)["result"] is result
-    assert result.__dataclass_params__.frozen
-    assert get_type_hints(result.as_data)["return"] == dict[str, Any]
+    assert get_type_hints(showing(name).page)["result"] == result
+    for returned in get_args(result) or (result,):
+        assert returned.__dataclass_params__.frozen
+        assert get_type_hints(returned.as_data)["return"] == dict[str, Any]
 
 
 def test_json_draws_nothing(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

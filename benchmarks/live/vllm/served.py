@@ -120,7 +120,7 @@ class Servers:
         kept = tries.index(min(tries))
         for ending in (".json", "_before.txt", "_after.txt"):
             os.replace(folder / f"{load.name}_try_{kept}{ending}", folder / f"{load.name}{ending}")
-        (folder / f"{load.name}_others.json").write_text(json.dumps(tries))
+        (folder / f"{load.name}_others.json").write_text(json.dumps(tries, allow_nan=False))
 
     def _own_s(self) -> float:
         """Return the seconds of processors that servers and clients have had."""
@@ -135,7 +135,7 @@ class Servers:
             command += [f"--{option}", str(value)]
         speculation = how.speculation(str(self.models / "draft"))
         if speculation:
-            command += ["--speculative-config", json.dumps(speculation)]
+            command += ["--speculative-config", json.dumps(speculation, allow_nan=False)]
             command += ["--per-request-spec-decode-metrics", "detailed"]
         server = Server(how, port, self._start(how.name, command))
         deadline = time.monotonic() + 240
@@ -201,7 +201,7 @@ class Servers:
             arguments += ["--request-rate", str(load.rate_per_s)]
         if not (self.clients.stdin and self.clients.stdout):
             raise RuntimeError("the clients have no pipes")
-        self.clients.stdin.write(json.dumps(arguments) + "\n")
+        self.clients.stdin.write(json.dumps(arguments, allow_nan=False) + "\n")
         self.clients.stdin.flush()
         for line in self.clients.stdout:
             if line == "done\n":
@@ -241,7 +241,7 @@ def _first_line(path: str | Path) -> str:
 
 def fetch(url: str, body: dict[str, Any] | None = None) -> bytes:
     """Return what an address of the own machine answers."""
-    data = json.dumps(body).encode() if body else None
+    data = json.dumps(body, allow_nan=False).encode() if body else None
     request = Request(url, data, {"content-type": "application/json"})  # noqa: S310
     with urlopen(request, timeout=60) as answer:  # noqa: S310
         return bytes(answer.read())

@@ -477,3 +477,15 @@ def _spread(kind: Kind) -> dict[int, int]:
     each, more = divmod(detail.budget, kind.verifying)
     spread = {each + 1: more, each: kind.verifying - more}
     return {window: requests for window, requests in spread.items() if requests}
+
+
+def of_chain(strategy: Strategy) -> AdaptiveVerification | None:
+    """Return the same drafts under adaptive verification; None where a strategy drafts no chain
+    with heads, or follows a rule already.
+    """
+    if type(strategy) is not TreeSD:
+        return None
+    if strategy.tree.size > strategy.tree.depth or not strategy.heads:
+        return None
+    fields = {name: getattr(strategy, name) for name in TreeSD.model_fields if name != "name"}
+    return AdaptiveVerification(**fields)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
 from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
-from simulator.core.strategies.adaptive_verification import AdaptiveVerification
-from simulator.core.strategies.common.capabilities import DraftsChain
+from simulator.core.strategies.common.capabilities import BudgetsVerification, DraftsChain
 from simulator.inputs.shell import Comment, named_file
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
@@ -172,7 +171,7 @@ class ServingProgram:
         if not served.form and served.target.weights != served.target.model.weight_format:
             yield f"take a checkpoint in {Comment(served.target.weights)}"
         scenario = served.scenario
-        if isinstance(scenario.schedule, AdaptiveVerification):
+        if isinstance(scenario.schedule, BudgetsVerification):
             rules = served.target.engine.windows
             yield f"adaptive verification as of {Comment(rules.source)}"
         if scenario.requests.sessions is not None and scenario.serving.replicas > 1:
@@ -213,7 +212,7 @@ def _vllm_config(served: Served) -> str:
         "draft_tensor_parallel_size": served.drafted and served.drafted.tensor_parallel,
         "num_speculative_tokens": served.tokens,
         "num_speculative_tokens_per_batch_size": served.ranges,
-        "enable_adaptive_verification": isinstance(served.scenario.schedule, AdaptiveVerification)
+        "enable_adaptive_verification": isinstance(served.scenario.schedule, BudgetsVerification)
         or None,
     }
     stated = {name: value for name, value in config.items() if value not in ("", None)}

@@ -19,7 +19,7 @@ import yaml
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.plain import PlainData
 from simulator.core.serving.load.sessions import SessionFile
-from simulator.core.strategies.adaptive_verification import AdaptiveVerification
+from simulator.core.strategies.adaptive_verification import of_chain
 from simulator.core.strategies.common.adaptive import (
     FixedWindow,
     GoodputWindow,
@@ -27,7 +27,6 @@ from simulator.core.strategies.common.adaptive import (
     stated_windows,
 )
 from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
-from simulator.core.strategies.tree_sd import TreeSD
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
@@ -109,12 +108,9 @@ def adaptive(finding: Finding) -> Finding | None:
     target = scenario.target
     if target is None or target.pipeline or finding.candidate.split:
         return None
-    if ADAPTIVE not in target.engine.windows.offered or type(strategy) is not TreeSD:
+    rule = of_chain(strategy)
+    if ADAPTIVE not in target.engine.windows.offered or rule is None:
         return None
-    if strategy.tree.size > strategy.tree.depth or not strategy.heads:
-        return None
-    fields = {name: getattr(strategy, name) for name in TreeSD.model_fields if name != "name"}
-    rule = AdaptiveVerification(**fields)
     verified = finding.candidate.changed(lambda loaded: loaded.replace(strategy=rule))
     return examine(verified, finding.replicas, "end")
 

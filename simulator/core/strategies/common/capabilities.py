@@ -55,6 +55,16 @@ def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
     return ExtraMemory()
 
 
+@runtime_checkable
+class BudgetsVerification(Protocol):
+    """A strategy with this capability verifies as many draft tokens of all requests together as a
+    budget allows.
+    """
+
+    budget_tokens: dict[int, int]
+    """Draft tokens that are verified, of all requests together, by their number."""
+
+
 class DraftsOtherwise(ABC):
     """A strategy with this capability drafts otherwise than in a chain of a draft model."""
 
