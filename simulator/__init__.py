@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from simulator.core.faults import BadInput, Infeasible
     from simulator.scenario import Loaded, Scenario
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["BadInput", "Infeasible", "Loaded", "Result", "Scenario"]
 __all__ += ["catalogue", "compare", "iid", "law", "load", "observe", "plan", "run", "study"]

@@ -370,7 +370,7 @@ def test_pin_writes_what_pip_would_install(checkout, monkeypatch):
     """
     versions = {
         "torch": "2.13.0+cpu",
-        "specdecode-sim": "0.1.0",
+        "specdecode-sim": "0.2.0",
         "Jinja2": "3.1.6",
         "nvidia-nvtx": "13",
         "triton": "3",
