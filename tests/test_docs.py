@@ -101,11 +101,11 @@ def test_a_quoted_command_is_one(one: Quoted) -> None:
 
 
 def quick(one: Quoted) -> bool:
-    """Those of the README are carried out by ``test_readme.py``; a reader's own recording of
-    requests is not here.
+    """Those of the README are carried out by ``test_readme.py``; files that a reader recorded or
+    that an earlier command wrote are not here.
     """
     tutorial = one.page.startswith("docs/tutorial/")
-    if re.search(r"\./\w+\.(csv|jsonl)", one.command):
+    if re.search(r"[./\w]/\w+\.(csv|jsonl|yaml)", one.command):
         return False
     return one.page != "README.md" and (
         one.args[0] in QUICK or (tutorial and one.args[0] == "plan")

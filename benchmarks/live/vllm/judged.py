@@ -28,8 +28,7 @@ class Judged:
     kind: str
     measured: Sequence[float]
     predicted: float
-    interval: tuple[float, float] | None
-    """None where the simulator gives none: of a rate that arrivals decide."""
+    interval: tuple[float, float]
 
     @property
     def judged(self) -> bool:
@@ -59,7 +58,7 @@ class Judged:
     @property
     def covered(self) -> int:
         """Count the turns that lie within the interval."""
-        low, high = self.interval or (0.0, 0.0)
+        low, high = self.interval
         return sum(low <= value <= high for value in self.measured)
 
 
@@ -107,9 +106,8 @@ class Verdict:
     @property
     def coverage(self) -> tuple[int, int]:
         """Return how many measured numbers lie in their intervals, of how many."""
-        with_interval = [number for number in self.judged if number.interval]
-        turns = sum(len(number.measured) for number in with_interval)
-        return sum(number.covered for number in with_interval), turns
+        turns = sum(len(number.measured) for number in self.judged)
+        return sum(number.covered for number in self.judged), turns
 
     @cached_property
     def signs(self) -> list[Sign]:
@@ -126,8 +124,8 @@ class Verdict:
 
 
 def judge(recording: Recording, predicted: dict[Cell, dict[str, Any]]) -> Verdict:
-    """Return every number beside its prediction; ``predicted`` holds by kind a value, and an
-    interval or None.
+    """Return every number beside its prediction; ``predicted`` holds by kind a value and
+    an interval.
     """
     numbers = []
     for cell in recording.cells:
@@ -149,7 +147,7 @@ def as_csv(numbers: Iterable[Judged]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for number in numbers:
-        low, high = number.interval or ("", "")
+        low, high = number.interval
         writer.writerow(
             (
                 *number.cell,
@@ -159,12 +157,12 @@ def as_csv(numbers: Iterable[Judged]) -> str:
                 " ".join(f"{value:.6g}" for value in number.measured),
                 f"{number.spread:.4f}",
                 f"{number.predicted:.6g}",
-                low and f"{low:.6g}",
-                high and f"{high:.6g}",
+                f"{low:.6g}",
+                f"{high:.6g}",
                 f"{number.error:.4f}",
                 f"{number.bound:.4f}",
                 number.held,
-                number.covered if number.interval else "",
+                number.covered,
             )
         )
     return text.getvalue()

@@ -82,21 +82,17 @@ def _row(each: Judged) -> tuple[Words, ...]:
     error: Words = signed_share(each.error)
     if each.judged and not each.held:
         error = Strong(signed_share(each.error))
-    low_high = "–"
-    within = "–"
-    if each.interval:
-        low_high = f"{number(each.interval[0], 3)} to {number(each.interval[1], 3)}"
-        within = f"{each.covered} of {len(each.measured)}"
+    low, high = each.interval
     return (
         each.cell[0],
         each.cell[1],
         number(median(each.measured), 3),
         share(each.spread),
         number(each.predicted, 3),
-        low_high,
+        f"{number(low, 3)} to {number(high, 3)}",
         error,
         share(each.bound) if each.judged else "fitted",
-        within,
+        f"{each.covered} of {len(each.measured)}",
     )
 
 

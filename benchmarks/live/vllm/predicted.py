@@ -28,12 +28,14 @@ from benchmarks.live.vllm.settings import (
 from simulator.core.cost.rows import Rows
 from simulator.scenario import load
 from simulator.scenario.evaluate import simulate
-from simulator.scenario.uncertain.intervals import run_with_interval
+from simulator.studies.service.simulated import simulated_service
 
 FLAVOURS = ("code", "docs", "prose", "manual", "dialogue", "maths")
 """Kinds of text in the trace, in the order of its prompts."""
 PRIOR = 0.03
 """What holds a term to where the search begins."""
+KEYS = {"tpot_ms": "tpot_ms", "tokens_per_s": "output_tokens_per_s"}
+"""What a study of a service calls each kind of number."""
 DEVIATIONS = 1.645
 """Standard errors of a range of 90 %."""
 
@@ -214,18 +216,16 @@ class Profile:
         fitted = np.exp(found.x) * begin
         return _rounded(fitted), _rounded(errors * fitted)
 
-    def predict(self, cell: Cell) -> dict[str, tuple[float, tuple[float, float] | None]]:
+    def predict(self, cell: Cell) -> dict[str, tuple[float, tuple[float, float]]]:
         """Return what a cell takes by the files of the profile, by kind of number, each with its
         90 % interval.
         """
-        loaded = load(str(self.folder / f"{'_'.join(cell)}.yaml"))
-        result, _ = run_with_interval(loaded)
-        simulated = result.simulated
-        values = {"tpot_ms": simulated.tpot_s * 1e3, "tokens_per_s": simulated.tokens_per_s}
+        service = simulated_service(load(str(self.folder / f"{'_'.join(cell)}.yaml")))
         found = {}
-        for kind, value in values.items():
-            within = result.intervals.get(kind, {}).get("90")
-            found[kind] = (value, (within["low"], within["high"]) if within else None)
+        for kind, key in KEYS.items():
+            drawn = service.expected(key)
+            low, high = drawn.interval(0.9)
+            found[kind] = (drawn.value, (low, high))
         return found
 
     def keep(self, values: Sequence[float], errors: Sequence[float], source: str) -> None:

@@ -30,7 +30,7 @@ from simulator.scenario.evaluate import observed_batch, simulate, tuned
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.devices import spread_of, with_slower
 from simulator.scenario.uncertain.doubts import changed
-from simulator.scenario.uncertain.draws import DRAWS, Deviates, Doubt
+from simulator.scenario.uncertain.draws import DRAWS, Deviates, Doubt, Drawn
 from simulator.scenario.uncertain.intervals import (
     Laws,
     doubts_of,
@@ -70,6 +70,10 @@ class SimulatedService:
     """Draws of what is not known of them, by key; (draws,)."""
     others: Mapping[str, Floats]
     """Draws of other requests of the same kind, by key; (draws,)."""
+
+    def expected(self, key: str) -> Drawn:
+        """Return a number as a service would measure it, of other requests of the same kind."""
+        return Drawn(self.values[key], self.changes[key] + self.others[key])
 
 
 def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedService:

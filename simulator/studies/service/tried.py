@@ -249,7 +249,7 @@ def _gain(
             after.changes[key] - before.changes[key] + after.others[key],
         )
     elif known:
-        expected = Drawn(second, after.changes[key] + after.others[key])
+        expected = after.expected(key)
     return Gain(
         number=number,
         simulated_before=first,
