@@ -437,5 +437,5 @@ def write() -> None:
 
 if __name__ == "__main__":
     write()
-    for page in ("write_house.py", "write_laws.py", "write_api.py"):
+    for page in ("write_house.py", "write_laws.py", "write_api.py", "write_gallery.py"):
         runpy.run_path(str(Path(__file__).with_name(page)), run_name="__main__")
