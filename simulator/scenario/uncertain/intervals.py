@@ -303,14 +303,18 @@ def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
     return {BY_CONTEXT: log(stated.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS}
 
 
-def left_by(fit: EngineErrors) -> float:
-    """Return one standard deviation of a time by what the fit of an engine left of groups of runs
-    that took no part in it: of normal errors with the mean absolute errors of those groups.
+NO_PART = ("without", "held out")
+"""How the names of errors begin that are of runs which took no part in a fit."""
 
-    Where no group was left out, it is what the fit left of its own runs, widened for the numbers
+
+def left_by(fit: EngineErrors) -> float:
+    """Return one standard deviation of a time by what the fit of an engine left of runs that took
+    no part in it, held out or left out in groups: of normal errors with these mean absolute errors.
+
+    Where all took part, it is what the fit left of its own runs, widened for the numbers
     that these decided (Akaike's final prediction error, as of the cells of papers).
     """
-    left = [error for what, error in fit.errors.items() if what.startswith("without")]
+    left = [error for what, error in fit.errors.items() if what.startswith(NO_PART)]
     if not left:
         widened = sqrt((fit.rows + fit.free) / max(1, fit.rows - fit.free))
         left = [widened * fit.errors.get("fitted", 0.0)]
