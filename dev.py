@@ -451,7 +451,7 @@ def pins(versions: dict[str, str], held: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def live(judge: bool) -> int:
+def live(judge: bool, turns: int) -> int:
     """Serve with a real vLLM on this CPU, keep what it took, and judge what is predicted of it."""
     if not judge:
         vllm = ROOT / "build/vllm"
@@ -469,6 +469,7 @@ def live(judge: bool) -> int:
             named_vllm(vllm)
             (vllm / VLLM_MADE).touch()
         loop = [str(python), "-m", "benchmarks.live.vllm.loop", "live", str(ROOT / "build/live")]
+        loop += ["--turns", str(turns)]
         if code := subprocess.call(loop, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}):
             return code
         if code := call("python", "-m", "benchmarks.live.vllm.loop", "fit"):
@@ -546,6 +547,7 @@ def command_line() -> argparse.ArgumentParser:
         "what is predicted of it (half an hour); writes reports/live/vllm",
     )
     living.add_argument("--judge", action="store_true", help="judge the record that is kept alone")
+    living.add_argument("--turns", type=int, default=3, help="how often every load is served")
     verbs.add_parser(
         "elsewhere",
         help="run the fast tests in random order without rights, home, network or language, in a "
@@ -592,7 +594,7 @@ def main(argv: list[str] | None = None) -> int:
         "test": lambda: test(whole, rest),
         "notebooks": lambda: notebooks(whole),
         "elsewhere": lambda: elsewhere(rest),
-        "live": lambda: live(options.judge),
+        "live": lambda: live(options.judge, options.turns),
         "fuzz": lambda: fuzz(options.minutes, options.seed, options.kind),
         "soak": lambda: soak(options.minutes, options.seed),
     }
