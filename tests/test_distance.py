@@ -151,13 +151,13 @@ def test_growth_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_inside_of_the_hull_the_left_out_groups_are_the_spread() -> None:
     """Mean absolute errors of 1 and 3 % are those of a normal error of 2 % times the root of
-    pi / 2; what the fit itself left is none of them.
+    pi / 2; what the fit itself left is none of them, what was held out of it is.
     """
     fit = EngineErrors(
         source="a toy",
         rows=9,
         free=1,
-        errors={"fitted": 0.001, "without #a": 0.01, "without #b": 0.03},
+        errors={"fitted": 0.001, "without #a": 0.01, "held out": 0.03},
     )
     assert left_by(fit) == pytest.approx(0.02 * 1.2533, rel=1e-4)
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from numpy.typing import NDArray
 
 import simulator
 from simulator.api.services import tried_service
@@ -230,6 +231,23 @@ def test_what_is_common_is_drawn_once() -> None:
     other = simulated_service(loaded, "other")
     gain = float(np.std(other.changes["ttft_ms"] - one.changes["ttft_ms"]))
     assert 0.0 < gain < float(np.std(one.changes["ttft_ms"])) * 2.0**0.5
+
+
+def test_windows_that_the_fit_has_not_seen_are_drawn_apart() -> None:
+    """What a fit left cancels between two windows which it saw, and between two which it did not
+    see; not between one and the other.
+    """
+    common = ["requests.count=4", "requests.output_tokens=16"]
+    common += ["target.engine.hull.rows=[3, 4]", "target.engine.fit.errors={held out: 0.5}"]
+
+    def step(drafts: int) -> NDArray[np.float64]:
+        loaded = load(NGRAM, [*common, f"strategy.tree.branching={[1] * drafts}"])
+        return simulated_service(loaded).changes["tpot_ms"]
+
+    seen, beside, unseen, farther = (step(gamma) for gamma in (2, 3, 6, 7))
+    assert np.std(beside - seen) < 0.05
+    assert np.std(farther - unseen) < 0.2
+    assert np.std(unseen - seen) > 0.5
 
 
 def test_a_borrowed_acceptance_is_drawn_apart() -> None:

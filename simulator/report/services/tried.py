@@ -17,7 +17,7 @@ from simulator.report.blocks import (
 )
 from simulator.report.columns import Column, table
 from simulator.report.services.verified import bounds_words
-from simulator.report.wording import number, signed_share
+from simulator.report.wording import number, share, signed_share
 from simulator.studies.service.tried import (
     JUDGED_BY,
     BeforeChange,
@@ -137,11 +137,23 @@ def cautions_of(result: WhatIfService) -> Iterator[str]:
     for each in result.before:
         if each.error is not None and abs(each.error) >= FAR_OFF:
             far_off.append(f"{each.number.words} {signed_share(each.error)}")
+    target = result.base.scenario.target
+    fit = target.engine.fit if target else None
+    held_out = fit.errors.get("held out") if fit else None
     if far_off:
+        remedy = (
+            "calibrate first (specsim calibrate service), or name a nearer scenario with --like"
+        )
+        if held_out is not None:
+            remedy = "leave out a warm-up (calibrate service --skip), or fit to more observations"
         yield (
             f"The simulation is far off what was measured ({', '.join(far_off)}), so changes are "
-            "those of another service: calibrate first (specsim calibrate service), or name a "
-            "nearer scenario with --like"
+            f"those of another service: {remedy}"
+        )
+    if fit and held_out is not None and held_out >= FAR_OFF:
+        yield (
+            f"What was held out of the fit to {fit.source} came {share(held_out)} off, and so may "
+            "these: two values of K and a run without speculation tell more"
         )
     for untried in result.untried:
         yield f"{untried.typed}: left out, {untried.reason}"

@@ -9,7 +9,8 @@
 
 Draws are logs of factors. What is in doubt has one name before and after a change, and is drawn
 once for both; but for the acceptance of another method, and for what the fit of an engine left of
-its passes, as that of plain decoding is drawn apart beside any speculation.
+its passes, as that of plain decoding is drawn apart beside any speculation, and that of windows
+which the fit has not seen beside those which it has.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.evaluate import observed_batch, simulate, tuned
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.devices import spread_of, with_slower
+from simulator.scenario.uncertain.distance import farthest
 from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import DRAWS, Deviates, Doubt, Drawn
 from simulator.scenario.uncertain.intervals import (
@@ -46,6 +48,7 @@ LEAST = 0.01
 """Log change of a step from which on it is seen what a slower run does."""
 FIT = "fit of engine "
 """How the name of what the fit of an engine left begins."""
+UNSEEN = "windows that it has not seen"
 MS = 1e3
 
 
@@ -87,7 +90,10 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
     batch = observed_batch(loaded.scenario, outcome)
     slower = _slower_run(loaded, outcome, batch)
     quantities = (tpot_by_law, step_by_law, tokens_by_law)
-    doubts = [_apart(doubt, another_method) for doubt in doubts_of(loaded, (), quantities, batch)]
+    fit_of = another_method
+    if not fit_of and "rows" in farthest(loaded.scenario, batch):
+        fit_of = UNSEEN
+    doubts = [_apart(doubt, fit_of) for doubt in doubts_of(loaded, (), quantities, batch)]
     deviates = Deviates()
     source = f"acceptance, {another_method}" if another_method else "acceptance"
     tpot, step, tokens = (deviates.drawn(1.0, doubt, acceptance=source).changes for doubt in doubts)
@@ -110,13 +116,15 @@ def tokens_by_law(laws: Laws) -> float:
     return float(laws.own.verified_per_step)
 
 
-def _apart(doubt: Doubt, another_method: str) -> Doubt:
-    """Return a doubt in which what the fit of an engine left is of this method alone."""
-    if not another_method:
+def _apart(doubt: Doubt, fit_of: str) -> Doubt:
+    """Return a doubt in which what the fit of an engine left is of this method or these windows
+    alone; of all together where ``fit_of`` is empty.
+    """
+    if not fit_of:
         return doubt
     changes = {}
     for name, change in doubt.changes.items():
-        changes[f"{name}, {another_method}" if name.startswith(FIT) else name] = change
+        changes[f"{name}, {fit_of}" if name.startswith(FIT) else name] = change
     return doubt._replace(changes=changes)
 
 
