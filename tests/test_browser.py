@@ -241,6 +241,17 @@ def test_print_unfolds_and_has_no_tools(files: dict[str, Path], opened: Opened) 
     assert shown.locator("details[open]").count() == 0
 
 
+@pytest.mark.parametrize("kind", PAGES)
+def test_the_answer_is_printed_on_a_sheet_of_its_own(
+    kind: str, files: dict[str, Path], opened: Opened
+) -> None:
+    """With its picture, before what is folded on a screen."""
+    shown = opened(files[kind], unfolded=False)
+    sheets = shown.pdf(format="A4").count(b"/Type /Page\n")
+    shown.evaluate("document.querySelector('main').remove()")
+    assert shown.pdf(format="A4").count(b"/Type /Page\n") == 1 < sheets
+
+
 def test_it_reads_without_the_script(files: dict[str, Path], opened: Opened) -> None:
     shown = opened(files["run"], java_script_enabled=False)
     assert shown.is_visible("[data-timeline] .still svg")
@@ -507,8 +518,8 @@ def test_a_plan_fits_one_screen(files: dict[str, Path], opened: Opened) -> None:
         ".answer",
         ".highlights",
         "#answer figure",
-        "#answer > ul >> nth=0",
-        "#answer > ul >> nth=1",
+        ".said > ul >> nth=0",
+        ".said > ul >> nth=1",
     ):
         box = shown.locator(part).first.bounding_box()
         assert box["y"] + box["height"] <= 900, part

@@ -143,7 +143,7 @@ def test_the_answer_with_a_window_is_a_speedup() -> None:
     )
     assert list(answer.highlights(both, Interval(1.5, 2.25)))[1] == Highlight(
         "2.00 ×",
-        "the speed of autoregressive decoding (20.0 ms); 1.50 to 2.25 ×, 90 % interval",
+        "the speed of autoregressive decoding (20.0 ms); 90 % of 4,000 draws: 1.50 to 2.25 ×",
     )
 
 

@@ -197,7 +197,7 @@ def test_a_name_in_the_data_is_no_markup(tmp_path: Path) -> None:
     pieces = what_if(load("durations_only")) | {"name": "</script><script>alert(1)</script>"}
     text = as_html(Page("x", opening=[Sliders("<b>", pieces)]))
     assert "alert(1)</script>" not in text
-    assert "<figcaption>&lt;b&gt;" in text
+    assert "<small>&lt;b&gt;" in text
 
 
 def test_pages_without_sliders_carry_no_script_for_them() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import PurePath
 from typing import Any, ClassVar, TypeAlias
 
 from simulator.core.plain import PlainMapping
@@ -110,6 +111,18 @@ class Figure:
 
         return as_svg(self.drawing)
 
+    @cached_property
+    def data(self) -> str | None:
+        """Return what the picture shows as CSV text; None where it is SVG text already."""
+        from simulator.report.forms import as_data
+
+        return as_data(self.drawing)
+
+    @property
+    def name_of_file(self) -> str:
+        """Return the name that the picture is saved under, without its ending."""
+        return PurePath(self.file).stem
+
 
 @dataclass(frozen=True)
 class Listing:
@@ -170,10 +183,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Highlight:
-    """A number of the answer, and its meaning in words."""
+    """A number of the answer, and its meaning in words; ``verdict``: whether it helps, may hurt or
+    hurts.
+    """
 
     value: str
     what: str
+    verdict: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ Point = TypeVar("Point")
 Limits = tuple[float, float]
 Line = Literal["", "-", "--", ":", "-."]
 """How points are joined, as matplotlib has it; nothing joins them if empty."""
-Mark = Literal["", "o", "x", "D"]
-"""What stands at every point: a ring, a cross, a diamond, or nothing."""
+Mark = Literal["", "o", "x", "D", "s", "^", "v", "<", ">", "P", "X", "*", "h", "p"]
+"""What stands at every point, as matplotlib has it, or nothing."""
 BAR_WIDE = 0.7
 """Width of a bar, of the distance to the next."""
 

@@ -5,7 +5,7 @@ Lengths are in units of the drawing, of which it is ``WIDTH`` wide.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from math import ceil, floor
+from math import ceil, cos, floor, pi, sin
 from pathlib import Path
 from types import MappingProxyType
 from xml.etree import ElementTree
@@ -21,7 +21,7 @@ from simulator.report.chart import (
     Panel,
     round_up,
 )
-from simulator.report.panels import GREY
+from simulator.report.panels import DEEP, GREY
 
 SVG = "http://www.w3.org/2000/svg"
 WIDTH = 760.0
@@ -193,8 +193,35 @@ def ticks(limits: Limits, room: float, whole: bool = False) -> Iterator[float]:
 
 CROSS = "M{0}-{0}L-{0} {0}M-{0}-{0}L{0} {0}"
 DIAMOND = "M0-{0}L{0} 0L0 {0}L-{0} 0Z"
+
+
+def _ring(corners: int, size: float, inner: float = 1.0) -> str:
+    """Return the path of a polygon, or of a star whose ``inner`` corners are so much nearer."""
+    points = []
+    count = corners if inner == 1.0 else 2 * corners
+    for corner in range(count):
+        far = size * (inner if corner % 2 and inner != 1.0 else 1.0)
+        angle = 2 * pi * corner / count
+        points.append(f"{far * sin(angle):.2f} {-far * cos(angle):.2f}")
+    return f"M{'L'.join(points)}Z"
+
+
 SHAPES: Mapping[Mark, str] = MappingProxyType(
-    {"x": CROSS.format(3.2), "D": DIAMOND.format(6), "o": "M4 0A4 4 0 1 1-4 0A4 4 0 1 1 4 0Z"}
+    {
+        "x": CROSS.format(3.2),
+        "D": DIAMOND.format(6),
+        "o": "M4 0A4 4 0 1 1-4 0A4 4 0 1 1 4 0Z",
+        "s": "M-4-4L4-4L4 4L-4 4Z",
+        "^": "M0-5L4.6 3.5L-4.6 3.5Z",
+        "v": "M0 5L4.6-3.5L-4.6-3.5Z",
+        "<": "M-5 0L3.5-4.6L3.5 4.6Z",
+        ">": "M5 0L-3.5-4.6L-3.5 4.6Z",
+        "P": "M-2-5L2-5L2-2L5-2L5 2L2 2L2 5L-2 5L-2 2L-5 2L-5-2L-2-2Z",
+        "X": "M0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0L-5-3L-3-5Z",
+        "*": _ring(5, 6.5, 0.42),
+        "h": _ring(6, 5.2),
+        "p": _ring(5, 5.2),
+    }
 )
 """Paths of marks around their point."""
 
@@ -216,11 +243,13 @@ def _path(group: Element, one: ChartSeries, points: list[tuple[float, float]]) -
 
 
 def _coloured(drawn: Element, one: ChartSeries) -> None:
-    """Give a line its colour; grey has one of its own in the dark."""
+    """Give a line its colour; grey has one of its own in the dark, and deep colours are light."""
     if one.colour == GREY:
         drawn.set("class", drawn.get("class", "") + " grey")
     else:
         drawn.set("stroke", one.colour)
+        if one.colour in DEEP:
+            drawn.set("class", drawn.get("class", "") + " deep")
 
 
 def add_line(

@@ -2,11 +2,11 @@
 columns, as files and as the points that they show.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import style
@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
 
 from simulator.core.plain import PlainData
 from simulator.report import WANTED
@@ -66,6 +67,61 @@ def drawn(figure: Figure, ending: str = ".svg") -> bytes:
             **options,
         )
     return file.getvalue()
+
+
+ASIDE = (
+    ("left", 5, 4),
+    ("right", -5, 4),
+    ("left", 5, -9),
+    ("right", -5, -9),
+    ("center", 0, 8),
+    ("center", 0, -13),
+    ("left", 14, -2),
+    ("right", -14, -2),
+)
+"""Where a label may stand, the first that is free: with which of its edges, so far to the right and
+so far up from its point, in points of print.
+"""
+MARK_PX = 4.0
+"""Half the width of a mark that no label may cover, in pixels of the figure."""
+
+
+class PointLabel(NamedTuple):
+    """Words beside a point; ``looks`` go to matplotlib's ``annotate``."""
+
+    words: str
+    x: float
+    y: float
+    looks: PlainData
+
+
+def label_points(figure: Figure, axes: Axes, labels: Sequence[PointLabel]) -> None:
+    """Write words beside points of a finished panel where they cover no other word and no point;
+    what finds no such place is left out.
+    """
+    if not labels:
+        return
+    figure.draw_without_rendering()
+    taken = []
+    for label in labels:
+        x, y = axes.transData.transform((label.x, label.y))
+        taken.append(Bbox.from_extents(x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
+    for label in labels:
+        for side, right, up in ASIDE:
+            text = axes.annotate(
+                label.words,
+                (label.x, label.y),
+                (right, up),
+                textcoords="offset points",
+                ha=side,
+                **label.looks,
+            )
+            text.set_in_layout(False)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            text.remove()
 
 
 PANEL_IN = 3.0

@@ -7,7 +7,7 @@ request.
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from simulator.inputs.writing import json_text
 from simulator.report.blocks import (
+    Block,
     Code,
     Figure,
     Hyperlink,
@@ -42,8 +43,20 @@ LONG = 36
 """Letters of a cell that stays on a single line, and of a cell that needs several."""
 
 
-ANCHORS = ("answer", "made-by", "made-by-title")
+ANCHORS = ("answer", "made-by", "made-by-title", "sliders")
 """Anchors of every page that are not those of a section of its own."""
+RESTS_ON = "What it rests on"
+"""Title of what is folded of an opening."""
+SAID = 2
+"""Blocks of an opening that are not folded, beside picture and sliders."""
+
+
+class Front(NamedTuple):
+    """What a reader sees below the answer before anything is unfolded."""
+
+    picture: Figure | None
+    sliders: Sliders | None
+    said: Sequence[Block]
 
 
 class TableCell(NamedTuple):
@@ -59,13 +72,35 @@ class TableCell(NamedTuple):
 
 def as_html(page: Page) -> str:
     """Return a page as HTML text; the same page gives the same text."""
-    style, script, sliders = (
-        (TEMPLATES / name).read_text("utf-8") for name in ("style.css", "script.js", "sliders.js")
+    style, script, save, sliders = (
+        (TEMPLATES / name).read_text("utf-8")
+        for name in ("style.css", "script.js", "save.js", "sliders.js")
     )
-    script += sliders if any(isinstance(block, Sliders) for block in page.blocks) else ""
+    front, sections = laid_out(page)
+    script += save if front.picture else ""
+    script += sliders if front.sliders else ""
     parts = {"style": Markup(style), "script": Markup(script)}  # noqa: S704
     digest = b64encode(sha256(script.encode()).digest()).decode()
-    return rendered("page.html", page=page, anchored=anchored(page), digest=digest, **parts)
+    return rendered(
+        "page.html", page=page, front=front, anchored=anchored(sections), digest=digest, **parts
+    )
+
+
+def laid_out(page: Page) -> tuple[Front, list[Section]]:
+    """Return what stands below the answer (the first picture, the sliders, the first words of the
+    opening), and the sections of all else.
+    """
+    picture = next(page.figures, None)
+    sliders = next((block for block in page.blocks if isinstance(block, Sliders)), None)
+
+    def others(blocks: Iterable[Block]) -> list[Block]:
+        return [block for block in blocks if block is not picture and block is not sliders]
+
+    said = others(page.opening)
+    folded = [Section(RESTS_ON, said[SAID:])]
+    folded += [Section(section.title, others(section.blocks)) for section in page.sections]
+    sections = [section for section in folded if section.blocks]
+    return Front(picture, sliders, said[:SAID]), sections
 
 
 def as_fragment(page: Page | None, table: str) -> str:
@@ -111,16 +146,15 @@ def slug(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
 
 
-def anchored(page: Page) -> list[tuple[str, Section]]:
-    """Return the sections of a page with the names of their anchors, no two of them alike."""
-    sections: dict[str, Section] = {}
-    for section in page.sections:
+def anchored(sections: Sequence[Section]) -> list[tuple[str, Section]]:
+    """Return sections with the names of their anchors, no two of them alike."""
+    named: dict[str, Section] = {}
+    for section in sections:
         base = slug(section.title)
-        names = (base, *(f"{base}-{number}" for number in range(2, len(page.sections) + 2)))
-        sections[next(name for name in names if name not in sections and name not in ANCHORS)] = (
-            section
-        )
-    return list(sections.items())
+        names = (base, *(f"{base}-{number}" for number in range(2, len(sections) + 2)))
+        free = next(name for name in names if name not in named and name not in ANCHORS)
+        named[free] = section
+    return list(named.items())
 
 
 def breakable(title: str) -> Markup:

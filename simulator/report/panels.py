@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from simulator.core.plain import PlainData
+from simulator.report.chart import Line, Mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,16 +27,48 @@ YELLOW = "#F0E442"
 BLACK = "black"
 """Okabe and Ito's colours, which the colour-blind tell apart too."""
 SHADE = "#e9eff5"
-LOOKS = (
-    (BLUE, "o"),
-    (VERMILLION, "s"),
-    (GREEN, "^"),
-    (ORANGE, "D"),
-    (PURPLE, "v"),
-    (SKY, "P"),
-    ("#000000", "X"),
+COLOURS = (
+    BLUE,
+    VERMILLION,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    "#000000",
+    "#8700f0",
+    "#5a2d00",
+    "#001e87",
+    "#5a4b5a",
+    "#9678ff",
 )
-"""Colour and marker of each of a few series."""
+"""Colours of series: Okabe and Ito's, then those that are farthest from all before them, for
+everybody, among colours that stand out from white.
+"""
+DEEP = ("#000000", "#8700f0", "#5a2d00", "#001e87", "#5a4b5a")
+"""Those of them that nobody sees on a dark page."""
+MARKS: Sequence[Mark] = ("o", "s", "^", "D", "v", "P", "X", "*", "<", "h", ">", "p")
+DASHES: Sequence[Line] = ("-", "--", ":", "-.")
+
+
+class Look(NamedTuple):
+    """How a series is drawn."""
+
+    colour: str
+    mark: Mark
+    line: Line
+
+
+def look(place: int) -> Look:
+    """Return the look of the series at a place: up to 12 no two share a colour or a mark, beyond
+    that no two share colour and dashes.
+    """
+    return Look(
+        COLOURS[place % len(COLOURS)],
+        MARKS[place % len(MARKS)],
+        DASHES[place // len(COLOURS) % len(DASHES)],
+    )
+
+
 SMALL: PlainData = {"size": 8, "loc": "left", "color": GREY}
 """Look of the title of a panel."""
 

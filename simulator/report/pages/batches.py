@@ -23,7 +23,6 @@ from simulator.report.blocks import (
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.pages import decision as decided
-from simulator.report.pages.load import LINES
 from simulator.report.panels import (
     BLUE,
     GREEN,
@@ -36,6 +35,7 @@ from simulator.report.panels import (
     dress,
     legend_above,
     logarithmic,
+    look,
 )
 from simulator.report.run.answer import origin
 from simulator.report.wording import as_sentence, if_known, number, short_names, spread
@@ -296,10 +296,7 @@ def throughput_figure(studies: Sequence[BatchStudy]) -> Drawing:
     with canvas(6.4) as figure:
         panels = figure.subplots(2, 1, sharex=True)
         for place, (name, study) in enumerate(zip(names, studies, strict=True)):
-            colour, marker = LINES[place % len(LINES)]
-            line = "-"
-            if place >= len(LINES):
-                line = "--"
+            colour, marker, line = look(place)
             label = f"{name} (acceptance {origin(study.scenario.acceptance)})"
             law = _Rates.of(study, reference, "law_tokens_per_s")
             law.draw(panels, line, color=colour, label=label)

@@ -20,7 +20,7 @@ from simulator.report.blocks import (
 )
 from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, SMALL, VERMILLION
+from simulator.report.panels import GREY, SMALL, look
 from simulator.report.wording import number, percent, short_names
 from simulator.studies.capacity import DRIFT, TOLERANCE, Capacity, CapacityStudy
 
@@ -31,7 +31,6 @@ LEGEND = (
     f"it, bisected to {TOLERANCE:.0%} on the first requests. Times and tokens are those of the "
     "whole traffic at its own rate: of an unstable system they grow with its length."
 )
-COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, PURPLE, SKY)
 
 
 def page(result: CapacityStudy) -> Page:
@@ -156,7 +155,7 @@ def capacity_figure(capacities: Sequence[Capacity]) -> Drawing:
     """
     short = scenario_names(capacities)
     groups = _by_traffic(capacities)
-    colours = dict(zip(short, COLOURS * len(short), strict=False))
+    colours = {scenario: look(place).colour for place, scenario in enumerate(short)}
     with canvas(5.2, WIDTH_IN * 1.15) as figure:
         panels = figure.subplots(2, len(groups), squeeze=False, height_ratios=(3, 2))
         for column, (traffic, group) in enumerate(groups.items()):

@@ -25,15 +25,9 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.inputs import resolved_blocks
 from simulator.report.panels import (
-    BLUE,
-    GREEN,
     GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
     dress,
+    look,
 )
 from simulator.report.wording import number, share, whole_share
 from simulator.scenario.uncertain.draws import SHARE
@@ -50,7 +44,6 @@ PARTS_LEGEND = (
     "Mean over the steps of the simulation, by the cost model at the mean context; parts that run "
     "side by side overlap."
 )
-COLOURS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, YELLOW)
 MOST_PARTS = 8
 """Parts of a step that are drawn, the longest; the table of parts has all."""
 
@@ -256,7 +249,7 @@ def comparison_figure(result: Comparison) -> Drawing:
 
 
 def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
+    return look(place).colour
 
 
 def _draw_tokens(axes: Axes, result: Comparison) -> None:

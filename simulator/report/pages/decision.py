@@ -52,7 +52,7 @@ def highlights(decision: Decision | None) -> Iterator[Highlight]:
     """Yield the chance that speculation is faster; nothing without a decision."""
     if decision:
         what = f"chance that speculation is faster than plain decoding: it {decision.verdict}"
-        yield Highlight(chance_words(decision.chance), what)
+        yield Highlight(chance_words(decision.chance), what, decision.verdict)
 
 
 def reasons(decision: Decision) -> Bullets:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Drawing
 from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.panels import GREY, LOOKS, dress
+from simulator.report.panels import GREY, dress, look
 from simulator.report.wording import number, shown
 from simulator.studies.drafts import RATES, DraftPoint, DraftStudy
 
@@ -124,18 +124,19 @@ def draft_figure(study: DraftStudy) -> Drawing:
     percents = [rate * 100 for rate in RATES]
     with canvas(3.8) as figure:
         axes = figure.subplots()
-        for point, (colour, _) in zip(study.points, LOOKS, strict=False):
+        for place, point in enumerate(study.points):
+            colour, mark, line = look(place)
             label = f"{point.model}, {point.draft_ms:.2g} ms a token"
-            axes.plot(percents, point.speedups, color=colour, label=label)
+            axes.plot(percents, point.speedups, line, color=colour, label=label)
             if point.needed is not None:
-                axes.plot(point.needed * 100, study.own_speedup, "o", color=colour, ms=5)
+                axes.plot(point.needed * 100, study.own_speedup, mark, color=colour, ms=5)
         axes.axhline(study.own_speedup, color=GREY, lw=0.8, ls=":")
         axes.axhline(1.0, color=GREY, lw=0.8)
         dress(
             axes,
             x_label="draft tokens kept (%)",
             y_label="speed-up over autoregressive decoding",
-            title="best window at all points; dots: level with the scenario's draft",
+            title="best window at all points; marks: level with the scenario's draft",
         )
         axes.legend(loc="upper left")
         return figure

@@ -16,7 +16,7 @@ from simulator.evidence.published import PaperFigure
 from simulator.report.blocks import Page, Paragraph
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.panels import BLACK, LOOKS, logarithmic
+from simulator.report.panels import BLACK, Look, logarithmic, look
 
 Points = Mapping[str, Sequence[tuple[Place, float]]]
 """Points by the label of their series."""
@@ -33,7 +33,7 @@ def picture(asked: Found, ours: Points) -> Drawing:
         for label, points in ours.items():
             _ours(axes, asked, label, points, names)
         for printed in described.published:
-            colour, mark = _look(asked, printed.label)
+            colour, mark, _ = _look(asked, printed.label)
             xs: Sequence[Any] = [x for x, _ in printed.points]
             ys = [y for _, y in printed.points]
             if names:
@@ -63,25 +63,25 @@ def _ours(
     names: Sequence[Place],
 ) -> None:
     """Draw a series of ours as bars, as marks or as a line."""
-    colour, mark = _look(asked, label)
+    colour, mark, dashes = _look(asked, label)
     xs: Sequence[Any] = [x for x, _ in points]
     ys = [y for _, y in points]
     if names:
         places, width = _bars(asked, label, xs, names)
         axes.bar(places, ys, width=width, color=colour, alpha=0.75, label=label)
         return
-    line = f"{mark}-"
+    line = f"{mark}{dashes}"
     if asked.picture.kind == "points":
         line = mark
     axes.plot(xs, ys, line, color=colour, ms=4, label=label)
 
 
-def _look(asked: Found, label: str) -> tuple[str, str]:
-    """Return colour and mark of a label, which a series and its published points share."""
+def _look(asked: Found, label: str) -> Look:
+    """Return the look of a label, which a series and its published points share."""
     labels = [series.label for series in asked.picture.series]
     labels += [printed.label for printed in asked.picture.published]
     labels = list(dict.fromkeys(labels))
-    return LOOKS[labels.index(label) % len(LOOKS)]
+    return look(labels.index(label))
 
 
 def _bars(

@@ -3,18 +3,16 @@ price.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import cycle
 from typing import NamedTuple
 
 from simulator.report.blocks import Block, Figure, Paragraph
-from simulator.report.chart import Chart, ChartLevel, ChartSeries, Mark, Panel
-from simulator.report.panels import GREY, LOOKS
+from simulator.report.chart import Chart, ChartLevel, ChartSeries, Panel
+from simulator.report.panels import GREY, look
 from simulator.report.wording import number
 from simulator.studies.plan.search import Finding
 
 TITLE = "Price against good requests"
 PICTURES = ("goodput.svg", "goodput.data.csv")
-MARKS: tuple[Mark, ...] = ("o", "D", "x")
 
 
 class PricedFleet(NamedTuple):
@@ -65,13 +63,12 @@ def chart(fleets: Sequence[PricedFleet]) -> Chart:
         x += [fleet.usd_per_hour, end]
         y += [fleet.goodput_requests_per_s] * 2
     series = [ChartSeries("best for its price", GREY, x, y, "--")]
-    looks = zip(cycle(LOOKS), cycle(MARKS))
-    for (hardware, strategy), members in families.items():
-        (colour, _), mark = next(looks)
+    for place, ((hardware, strategy), members) in enumerate(families.items()):
+        colour, mark, line = look(place)
         label = f"{strategy} on {hardware}"
         prices = [fleet.usd_per_hour for fleet in members]
         good = [fleet.goodput_requests_per_s for fleet in members]
-        series.append(ChartSeries(label, colour, prices, good, "-", mark))
+        series.append(ChartSeries(label, colour, prices, good, line, mark))
     asked = max(fleet.asked_per_s for fleet in fleets)
     panel = Panel(
         "USD per hour",

@@ -29,16 +29,15 @@ def page(
     decision behind it, sliders over ``law``, parts of a step.
     """
     opening: list[Block] = []
-    if law:
-        opening += sliders(law)
-    if "closed_loop" in details:
-        opening += map(Paragraph, waiting(details["closed_loop"]))
-    opening += [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
     if decision:
         interval = Interval(**details["speedup_interval"])
         words = f"{doubt(details['speedup'], interval)}. {known(details['intervals'])}."
-        opening.append(Paragraph(words))
-        opening.append(decided.reasons(decision))
+        opening += [Paragraph(words), decided.reasons(decision)]
+    if "closed_loop" in details:
+        opening += map(Paragraph, waiting(details["closed_loop"]))
+    opening += [Paragraph(as_sentence(caution)) for caution in details["cautions"]]
+    if law:
+        opening += sliders(law)
     opening += [_durations(details["kinds"]), Bullets(list(sentences(details)))]
     return Page(
         title=details["scenario"],

@@ -3,11 +3,11 @@ which size on.
 """
 
 from collections.abc import Iterator
-from itertools import cycle
 
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from simulator.core.plain import PlainData
 from simulator.report.blocks import (
     Block,
     Bullets,
@@ -19,8 +19,8 @@ from simulator.report.blocks import (
     Table,
 )
 from simulator.report.columns import Column, table
-from simulator.report.drawing import WIDTH_IN, canvas
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, dress
+from simulator.report.drawing import WIDTH_IN, PointLabel, canvas, label_points
+from simulator.report.panels import dress, look
 from simulator.report.wording import number, short_names
 from simulator.studies.load import Curves, LoadPoint, LoadStudy, crossing
 
@@ -29,15 +29,6 @@ LEGEND = (
     "ended. Tokens per second are of all requests, prefills included in the time. Ms per token: of "
     "one request behind its first token, waiting to be admitted left out. TBT: between two "
     "deliveries to a request, however many tokens they bring."
-)
-LINES = (
-    (BLUE, "o"),
-    (GREY, "s"),
-    (GREEN, "D"),
-    (VERMILLION, "v"),
-    (ORANGE, "^"),
-    (PURPLE, "P"),
-    (SKY, "X"),
 )
 
 
@@ -157,20 +148,21 @@ def load_figure(curves: Curves) -> Drawing:
     with canvas(4.4, WIDTH_IN * 1.15) as figure:
         trade, tail = figure.subplots(1, 2, sharey=True)
         names = short_names(list(curves))
-        for name, points, line in zip(names, curves.values(), cycle(LINES), strict=False):
-            colour, marker = line
-            look = {"color": colour, "marker": marker, "ms": 4, "lw": 1.2}
+        labels = []
+        for place, (name, points) in enumerate(zip(names, curves.values(), strict=True)):
+            colour, marker, _ = look(place)
+            drawn = {"color": colour, "marker": marker, "ms": 4, "lw": 1.2}
             rates = [point.tokens_per_s for point in points]
             times = [point.tpot_ms for point in points]
-            trade.plot(rates, times, "-", label=name, **look)
+            trade.plot(rates, times, "-", label=name, **drawn)
             clients = [point.clients for point in points]
             medians = [point.tbt_p50_ms for point in points]
             tails = [point.tbt_p99_ms for point in points]
-            tail.plot(clients, medians, "-", **look)
-            tail.plot(clients, tails, ":", **look)
-            small = {"textcoords": "offset points", "size": 7, "color": colour}
-            trade.annotate(f"{clients[0]}", (rates[0], times[0]), (-9, 4), **small)
-            trade.annotate(f"{clients[-1]}", (rates[-1], times[-1]), (4, 4), **small)
+            tail.plot(clients, medians, "-", **drawn)
+            tail.plot(clients, tails, ":", **drawn)
+            small: PlainData = {"size": 7, "color": colour}
+            for end in (0, -1):
+                labels.append(PointLabel(f"{clients[end]}", rates[end], times[end], small))
         dress(
             trade,
             x_label="tokens per second, all requests",
@@ -190,4 +182,5 @@ def load_figure(curves: Curves) -> Drawing:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axes.xaxis.set_minor_locator(NullLocator())
         figure.legend(loc="outside lower center", ncols=2)
+        label_points(figure, trade, labels)
         return figure

@@ -8,11 +8,10 @@ from simulator.core.numeric import grouped
 from simulator.report.blocks import Bullets, Figure, Page, Section, Table
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, dress
+from simulator.report.panels import dress, look
 from simulator.report.wording import number, shown
 from simulator.studies.parallel_methods import ParallelComparison, ParallelPoint
 
-COLOURS = (BLUE, GREEN, VERMILLION, ORANGE, PURPLE, SKY, GREY)
 HEIGHT_IN = 3.2
 LEGEND = (
     "By law, each method and serial speculation with the best window of each batch, up to 8 draft "
@@ -121,15 +120,8 @@ def figure(points: Sequence[ParallelPoint]) -> Drawing:
                 (point.batch, point.over_serial) for point in points if point.method == method
             )
             batches, speeds = zip(*own, strict=True)
-            style = "-" if place < len(COLOURS) else "--"
-            axes.plot(
-                batches,
-                speeds,
-                style,
-                marker=".",
-                color=COLOURS[place % len(COLOURS)],
-                label=method,
-            )
+            colour, mark, line = look(place)
+            axes.plot(batches, speeds, line, marker=mark, ms=4, color=colour, label=method)
         dress(
             axes,
             "requests that decode together at one target",

@@ -4,7 +4,6 @@ exports, what went in.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import cycle
 from math import ceil, inf
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,6 @@ from typing import NamedTuple
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
-from simulator.core.plain import PlainData
 from simulator.core.serving.load.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
@@ -30,11 +28,11 @@ from simulator.report.blocks import (
     sections,
 )
 from simulator.report.columns import Column, table
-from simulator.report.drawing import WIDTH_IN, canvas
+from simulator.report.drawing import WIDTH_IN, PointLabel, canvas, label_points
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages import decision as decided, goodput, what_if
-from simulator.report.panels import GREY, LOOKS, VERMILLION, dress
+from simulator.report.panels import VERMILLION, dress, look
 from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
@@ -163,8 +161,8 @@ def highlights(study: PlanStudy) -> Iterator[Highlight]:
     yield Highlight(_replicas(chosen), _words(chosen.candidate))
     yield Highlight(f"{number(chosen.cost_usd_per_hour, 3)} USD", "an hour")
     yield Highlight(multiple(study.headroom), "headroom (times the planned traffic)")
-    met = f"of resampled runs met the SLO ({_interval(study.chance)})"
-    yield Highlight(whole_share(study.chance.share), met)
+    met = f"resampled runs met the SLO ({_interval(study.chance)})"
+    yield Highlight(f"{study.chance.kept} of {study.chance.draws}", met)
 
 
 def _interval(chance: Chance) -> str:
@@ -874,24 +872,24 @@ def plan_figure(study: PlanStudy) -> Drawing:
     """Return a drawing: cost against the share of the tightest limit that is used, a line for each
     family.
     """
-    looks = [*LOOKS, (GREY, "h")]
-    in_points: PlainData = {"textcoords": "offset points"}
-    with canvas(2.7, WIDTH_IN * 1.2) as drawing:
+    chosen = study.chosen
+    labels = [PointLabel("answer", *_point(chosen), {"size": 8, "weight": "bold"})]
+    families = study.search.by_family
+    with canvas(max(2.7, 0.8 + 0.17 * len(families)), WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
         axes.axhline(100.0, color=VERMILLION, lw=1.2, label="SLO")
-        for family, (colour, marker) in zip(study.search.by_family, cycle(looks), strict=False):
+        for place, family in enumerate(families):
             hardware, strategy = family
+            colour, marker, line = look(place)
             sizes = [finding for finding in study.sizes if finding.candidate.family == family]
-            axes.plot(*_points(sizes), lw=1.0, color=colour)
+            axes.plot(*_points(sizes), line, lw=1.0, color=colour)
             kept = _points([finding for finding in sizes if finding.kept])
             label = f"{strategy} on {hardware}"
             axes.plot(*kept, marker, ms=6, mfc=colour, mec=colour, label=label)
             missed = _points([finding for finding in sizes if not finding.kept])
             axes.plot(*missed, marker, ms=6, mfc="white", mec=colour)
             for finding in sizes:
-                axes.annotate(str(finding.replicas), _point(finding), (5, 4), size=7, **in_points)
-        place = _point(study.chosen)
-        axes.annotate("answer", place, (-8, -14), ha="center", size=8, weight="bold", **in_points)
+                labels.append(PointLabel(str(finding.replicas), *_point(finding), {"size": 7}))
         axes.margins(0.12)
         dress(
             axes,
@@ -901,6 +899,7 @@ def plan_figure(study: PlanStudy) -> Drawing:
             ylim=(0.0, None),
         )
         drawing.legend(loc="outside right upper")
+        label_points(drawing, axes, labels)
         return drawing
 
 

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
@@ -18,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
-from simulator.report.drawing import canvas
-from simulator.report.panels import GREY, LOOKS, VERMILLION
+from simulator.report.drawing import PointLabel, canvas, label_points
+from simulator.report.panels import COLOURS, GREY, VERMILLION, Look, look
 from simulator.studies.sweep.base import Evaluator
 from simulator.studies.sweep.metrics import METRICS
 from simulator.studies.sweep.study import Plot
@@ -116,6 +117,7 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
         grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         panels = list(grid.flat)
         drawn = None
+        labelled = []
         for axes, facet in zip(panels, facets, strict=False):
             part = frame
             if facet is not None:
@@ -123,7 +125,8 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
                 name = str(plot.facet)
                 title = f"{_short(name)} {_quantity(name, facet)}"
                 axes.set_title(title, size=9, loc="left")
-            panel = _Panel(axes, part, frame, plot, points, CELLS // columns)
+            panel = _Panel(axes, part, frame, plot, points, CELLS // columns, [])
+            labelled.append(panel)
             drawn = draw(panel) or drawn
         for axes in panels[len(facets) :]:
             axes.set_visible(False)
@@ -132,6 +135,8 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
         _finish(figure, shown, columns, plot, note, hues)
         if drawn is not None and plot.value:
             figure.colorbar(drawn, ax=shown, label=label(plot.value), shrink=0.9)
+        for panel in labelled:
+            label_points(figure, panel.axes, panel.labels)
         return figure
 
 
@@ -207,6 +212,8 @@ class _Panel(NamedTuple):
     points: SweepTable
     ticks: int
     """Number of ticks that fit along the lower edge."""
+    labels: list[PointLabel]
+    """Words beside points, which are written when everything else has its place."""
 
 
 # ---- the kinds
@@ -218,18 +225,16 @@ def _line(panel: _Panel) -> None:
     plot = panel.plot
     places = _scale(axes.xaxis, panel.whole[plot.x], panel.ticks)
     scattered = panel.points.file.combine == "latin_hypercube"
-    style = "-"
-    if scattered:
-        style = "none"
-    for (colour, marker), hue, part in _hues(panel):
+    for (colour, marker, dashes), hue, part in _hues(panel):
         rows = part
         if places is None:
             rows = part.sort_values(plot.x)
             at = rows[plot.x]
         else:
             at = [places[value] for value in rows[plot.x]]
-        look = {"ls": style, "marker": marker, "ms": 4, "mfc": "white", "color": colour}
-        axes.plot(at, rows[plot.y], label=hue, **look)
+        style = "none" if scattered else dashes
+        drawn: PlainData = {"ls": style, "marker": marker, "ms": 4, "mfc": "white", "color": colour}
+        axes.plot(at, rows[plot.y], label=hue, **drawn)
     low, high = axes.get_ylim()
     if str(plot.y).endswith("speedup") and low < 1.15:
         axes.axhline(1.0, color=GREY, lw=1.0, ls="--")
@@ -308,7 +313,7 @@ def _contour(panel: _Panel) -> Any:
     _scale(axes.xaxis, whole[plot.x], panel.ticks)
     _scale(axes.yaxis, whole[plot.y], CELLS)
     filled = None
-    for (colour, _), hue, rows in _hues(panel):
+    for (colour, _, dashes), hue, rows in _hues(panel):
         over, data = _surface(axes, rows, plot, panel.points)
         line_colour = colour
         if plot.hue is None:
@@ -321,10 +326,12 @@ def _contour(panel: _Panel) -> Any:
         high = values.max()
         if low < plot.level <= high:
             draw_lines = over("contour")
-            draw_lines(*data, levels=[plot.level], colors=[line_colour], linewidths=2.2)
+            draw_lines(
+                *data, levels=[plot.level], colors=[line_colour], linewidths=2.2, linestyles=dashes
+            )
         if plot.hue:
             side = _side(low, high, plot.level)
-            axes.plot([], [], color=colour, lw=2.2, label=hue + side)
+            axes.plot([], [], dashes, color=colour, lw=2.2, label=hue + side)
     if plot.hue:
         axes.grid(color="#e4e4e4", lw=0.6)
     return filled
@@ -376,9 +383,16 @@ def _pareto(panel: _Panel) -> None:
     """
     axes = panel.axes
     plot = panel.plot
-    for (colour, marker), hue, rows in _hues(panel):
-        look = {"ls": "none", "marker": marker, "ms": 3.5, "color": colour, "alpha": 0.55, "mew": 0}
-        axes.plot(rows[plot.x], rows[plot.y], label=hue, **look)
+    for (colour, marker, _), hue, rows in _hues(panel):
+        drawn: PlainData = {
+            "ls": "none",
+            "marker": marker,
+            "ms": 3.5,
+            "color": colour,
+            "alpha": 0.55,
+            "mew": 0,
+        }
+        axes.plot(rows[plot.x], rows[plot.y], label=hue, **drawn)
     front = _front(panel.rows, str(plot.x), str(plot.y))
     rings: PlainData = {"marker": "o", "mfc": "none", "ms": 6}
     axes.plot(front[plot.x], front[plot.y], "-", color=GREY, lw=1.2, label="front", **rings)
@@ -393,7 +407,7 @@ def _pareto(panel: _Panel) -> None:
             if key != plot.facet:
                 settings.append(f"{_short(key)} {_quantity(key, row[key])}")
         place = (row[plot.x], row[plot.y])
-        axes.annotate(letter, place, (0, 6), textcoords="offset points", size=8, ha="center")
+        panel.labels.append(PointLabel(letter, *place, {"size": 8}))
         axes.plot([], [], ls="none", label=f"{letter}: {', '.join(settings)}")
     axes.margins(0.06, 0.1)
 
@@ -439,23 +453,23 @@ KINDS: Mapping[str, Callable[[_Panel], Any]] = {
 # ---- what panels have in common
 
 
-def _hues(panel: _Panel) -> Iterator[tuple[tuple[Any, str], str, Frame]]:
-    """Yield style (colour, marker), name and rows of each line; where there are many, colours go
-    from dark to light.
+def _hues(panel: _Panel) -> Iterator[tuple[Look, str, Frame]]:
+    """Yield look, name and rows of each line; where there are many, colours go from dark to
+    light.
     """
     hue = panel.plot.hue
     if not hue:
-        yield LOOKS[0], "", panel.rows
+        yield look(0), "", panel.rows
         return
     values = _values(panel.whole, hue)
     for index, value in enumerate(values):
         rows = panel.rows[panel.rows[hue] == value]
-        colour: Any
-        colour, marker = LOOKS[index % len(LOOKS)]
-        if len(values) > len(LOOKS):
-            colour = mpl.colormaps[RAMP](0.92 * index / (len(values) - 1))
+        drawn = look(index)
+        if len(values) > len(COLOURS):
+            shade = mpl.colormaps[RAMP](0.92 * index / (len(values) - 1))
+            drawn = drawn._replace(colour=to_hex(shade))
         if len(rows):
-            yield (colour, marker), _text(value), rows
+            yield drawn, _text(value), rows
 
 
 def _scale(axis: Any, values: Any, room: int) -> dict[Any, int] | None:

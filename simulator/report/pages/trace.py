@@ -26,17 +26,13 @@ from simulator.report.blocks import Bullets, Page, Section, Table, Words
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import (
-    BLACK,
     BLUE,
-    GREEN,
-    GREY,
     ORANGE,
-    PURPLE,
-    SKY,
     VERMILLION,
     Curve,
     draw,
     dress,
+    look,
 )
 from simulator.report.wording import number, percent, share
 
@@ -54,8 +50,6 @@ FORMULAS = (
 )
 RUNS_SHOWN = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
 """Where the classes of the run-length histogram begin, in tokens."""
-COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, GREY, BLACK)
-MARKS = "osD^vP*X"
 LONGEST_RUN = 24
 """Runs of this many tokens or more share a bar of the figure."""
 SHOWN_POSITIONS = (1, 2, 3, 4, 5)
@@ -494,11 +488,7 @@ def _place_by_depth(hit: Hits) -> str:
 
 
 def _look(index: int) -> Any:
-    line = "-"
-    if index >= len(COLOURS):
-        line = "--"
-    colour = COLOURS[index % len(COLOURS)]
-    mark = MARKS[index % len(MARKS)]
+    colour, mark, line = look(index)
     return {"color": colour, "marker": mark, "ms": 4, "ls": line}
 
 

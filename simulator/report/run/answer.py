@@ -19,7 +19,7 @@ from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import LimitOutcome
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.uncertain.draws import SHARE, Interval
+from simulator.scenario.uncertain.draws import DRAWS, SHARE, Interval
 
 
 def headline(result: RunResult) -> str:
@@ -81,7 +81,8 @@ def highlights(result: RunResult, speedup: Interval | None) -> Iterator[Highligh
     if result.scenario.schedule.window:
         what = _against_baseline(result)
         if speedup:
-            what += f"; {speedup.low:.2f} to {speedup.high:.2f} ×, {whole_share(SHARE)} interval"
+            within = f"{speedup.low:.2f} to {speedup.high:.2f} ×"
+            what += f"; {whole_share(SHARE)} of {DRAWS:,} draws: {within}"
         yield Highlight(f"{result.speedup:.2f} ×", what)
     error = percent((law_ms / simulated_ms - 1) * 100)
     yield Highlight(f"{number(law_ms, 3)} ms", f"per token by law, {error} against the simulation")

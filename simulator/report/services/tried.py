@@ -198,7 +198,7 @@ def _sections(result: WhatIfService) -> Iterator[Section]:
 def _highlights(result: WhatIfService) -> list[Highlight]:
     best = max(result.tries, key=lambda tried: tried.chance)
     gain = best.gain(JUDGED_BY)
-    shown = [Highlight(best.verdict, best.change.typed)]
+    shown = [Highlight(best.verdict, best.change.typed, best.verdict)]
     if gain is not None and gain.ratio is not None:
         shown.append(Highlight(f"{_percent(gain.ratio)} %", "time of a whole request"))
     return shown

@@ -5,7 +5,7 @@
 const MILLION = 1e6, HOUR_S = 3600;
 
 function digits(value) {
-  return value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  return value.toLocaleString("en", { maximumSignificantDigits: 3 });
 }
 
 class Sliders {
@@ -73,9 +73,9 @@ class Sliders {
   show() {
     const rate = +this.dials.rate.value, window = +this.dials.window.value, law = this.law;
     const { tpot, step, tokens, usd, price } = this.means(rate, window);
-    this.say("rate", law.rates[rate] === null ? "as it is" : digits(law.rates[rate]));
-    this.say("window", digits(law.windows[window]));
-    this.say("share", `${digits(100 * this.share)} %`);
+    this.say("rate", law.rates[rate] === null ? "as it is" : `${digits(100 * law.rates[rate])} %`);
+    this.say("window", `${digits(law.windows[window])} draft tokens`);
+    this.say("share", `${digits(100 * this.share)} % of now`);
     this.say("price", `${digits(price)} USD an hour`);
     this.write("tpot", tpot, `${digits(1000 * tpot)} ms`);
     this.write("speedup", law.plain_s / tpot, `${digits(law.plain_s / tpot)} ×`);
@@ -88,7 +88,7 @@ class Sliders {
   // Time per token over the windows, or where there is no choice of them over the chances; a dashed line for plain decoding.
   draw(rate, window) {
     const { rates, windows, plain_s: plain } = this.law;
-    const byWindow = windows.length > 1, names = byWindow ? windows : rates.map((one) => (one === null ? "as it is" : one));
+    const byWindow = windows.length > 1, names = byWindow ? windows : rates.map((one) => (one === null ? "as it is" : `${digits(100 * one)} %`));
     if (names.length < 2) return;
     const times = names.map((_, place) => (byWindow ? this.means(rate, place) : this.means(place, window)).tpot);
     const most = roundUp(1000 * Math.max(...times, plain));
@@ -109,7 +109,7 @@ class Sliders {
       if (place !== chosen && Math.abs(x(place) - x(chosen)) < 56) continue;
       svg.append(element("text", { class: "tick", x: x(place), y: 176, "text-anchor": "middle" }, names[place]));
     }
-    const along = byWindow ? "draft tokens in a window" : "chance that a draft token is kept";
+    const along = byWindow ? "draft tokens in a window" : "draft tokens kept";
     svg.append(element("text", { class: "tick", x: 194, y: 192, "text-anchor": "middle" }, `ms per token over ${along}`));
     this.figure.querySelector(".curve").replaceChildren(svg);
   }
