@@ -20,6 +20,7 @@ from simulator.cli.main import main
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.services.prediction import read_prediction
+from simulator.report.services.pictures import VERDICTS, tried_figure
 from simulator.scenario import load, resolved
 from simulator.studies.service.changes import SETTINGS, changes_of, rate_of, tokens_at
 from simulator.studies.service.simulated import simulated_service
@@ -268,6 +269,8 @@ def test_files_of_a_change_are_what_was_tried(tmp_path: Path) -> None:
     assert {path.name for path in out.iterdir()} == {
         "what_if.md",
         "what_if.html",
+        "what_if.svg",
+        "what_if.data.csv",
         "before",
         "plain",
         "eagle_3_gamma=2",
@@ -352,3 +355,24 @@ def test_acceptance_may_be_typed_with_a_method() -> None:
 def test_faults_stand_at_what_was_typed() -> None:
     with pytest.raises(BadInput, match=r"--try 'device=h999': target.device: there is no device"):
         changes_of(load(NGRAM), ["device=h999"], Catalogue())
+
+
+def test_the_picture_has_a_row_for_every_change_with_its_interval(tiny: Path) -> None:
+    """A change of which nothing is in doubt has an interval as wide as its number."""
+    result = tried(tiny, "durations.target_ms=4", "plain")
+    drawing = tried_figure(result)
+    panels = [axes for axes in drawing.axes if axes.get_visible()]
+    assert [axes.get_title("left").partition(":")[0] for axes in panels] == [
+        "E2E (ms)",
+        "TTFT (ms)",
+        "TPOT (ms)",
+        "output tokens/s",
+    ]
+    rows = [text.get_text() for text in panels[2].get_yticklabels()]
+    assert rows == ["as it is", "durations.target_ms=4", "plain"]
+    drawn = {str(line.get_label()): line for line in panels[2].get_lines()}
+    assert list(drawn["as it is, simulated"].get_xdata()) == pytest.approx([4.0])
+    assert list(drawn["durations.target_ms=4"].get_xdata()) == pytest.approx([2.0])
+    assert list(drawn["plain"].get_ydata()) == [2]
+    assert list(drawn["plain, 80 % interval"].get_xdata()) == pytest.approx([10.0, 10.0], rel=1e-4)
+    assert drawn["plain"].get_color() == VERDICTS["hurts"].colour

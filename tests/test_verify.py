@@ -25,6 +25,7 @@ from simulator.inputs.services.prediction import (
     prediction_text,
     read_prediction,
 )
+from simulator.report.services.pictures import verified_figure
 
 LIVE = Path(__file__).parent / "data" / "live_services"
 BENCH = LIVE / "vllm_bench.json"
@@ -191,7 +192,12 @@ def test_pairs_make_a_ledger(written: Path, tmp_path: Path) -> None:
     )
     page = tmp_path / "ledger"
     assert run("--pair", written, seen, "--pair", written, BENCH, "--out", page).exit_code == 0
-    assert {path.name for path in page.iterdir()} == {"verified.md", "verified.html"}
+    assert {path.name for path in page.iterdir()} == {
+        "verified.md",
+        "verified.html",
+        "verified.svg",
+        "verified.data.csv",
+    }
 
 
 def test_python_says_the_same(written: Path) -> None:
@@ -211,7 +217,6 @@ def test_python_says_the_same(written: Path) -> None:
         (["prediction.yaml"], "expected files of the service after the change"),
         ([BENCH, BENCH], "is no prediction; expected a prediction.yaml of specsim what-if"),
         (["prediction.yaml", "none.json"], "none.json: cannot be read: No such file"),
-        (["prediction.yaml", BENCH, "--out", "x.svg"], "expected .md, .html or a folder"),
         (["prediction.yaml", "seen/observed.yaml", BENCH], "name it alone"),
     ],
 )
@@ -243,3 +248,16 @@ def test_several_runs_are_no_observation(tmp_path: Path) -> None:
         (tmp_path / name).write_text(BENCH.read_text())
     with pytest.raises(BadInput, match=r"holds 2 runs \(a.json, b.json, ...\)"):
         observation_of([tmp_path])
+
+
+def test_the_picture_shows_what_was_measured_relative_to_the_prediction() -> None:
+    """Predicted 8 within 7 to 9, before 10, after 9: 0 %, 25 % and 12.5 %."""
+    pair = verified(prediction(tpot_ms=predicted(8.0)), observed(times=(tpot(9.0),)))
+    (axes,) = verified_figure(VerifiedPredictions([pair])).axes
+    drawn = {str(line.get_label()): list(line.get_xdata()) for line in axes.get_lines()}
+    assert drawn["TPOT (ms), predicted"] == [0.0]
+    assert drawn["TPOT (ms), predicted, 80 % interval"] == pytest.approx([-12.5, 12.5])
+    assert drawn["TPOT (ms), predicted, 90 % interval"] == pytest.approx([-25.0, 25.0])
+    assert drawn["TPOT (ms), measured before"] == pytest.approx([25.0])
+    assert drawn["TPOT (ms), measured after"] == pytest.approx([12.5])
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["TPOT (ms)"]

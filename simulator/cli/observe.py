@@ -214,7 +214,7 @@ def what_if(
 @options.output(
     "--out",
     type=options.PATH,
-    help="A page (.md, .html), or a folder for both.",
+    help="A picture (.svg, .pdf, .png), a page (.md, .html), or a folder for all of them.",
 )
 @options.as_json
 def verify(
@@ -233,7 +233,7 @@ def verify(
         if out:
             from simulator.report.page import page_file
 
-            write = stack.enter_context(page_file(out, "verified", pictured=False))
+            write = stack.enter_context(page_file(out, "verified"))
         if prediction is None and not pairs:
             message = "expected a prediction and files of the service after the change"
             raise BadInput.at("verify", f"{message}: specsim verify prediction.yaml after.json")

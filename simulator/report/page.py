@@ -70,9 +70,9 @@ def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
 
 
 @contextmanager
-def page_file(path: Path, name: str, pictured: bool = True) -> Iterator[Callable[[Page], None]]:
+def page_file(path: Path, name: str) -> Iterator[Callable[[Page], None]]:
     """Yield the function that writes a page to ``path``; a path without one of ``ENDINGS`` is a
-    folder for pages of ``name``. ``pictured``: whether the page has a picture.
+    folder for pages of ``name``.
 
     Files are made before the block runs and appear when it has ended, complete or not at all.
     Raises :class:`BadInput` where one cannot be made.
@@ -89,11 +89,6 @@ def page_file(path: Path, name: str, pictured: bool = True) -> Iterator[Callable
     endings = {".md": (".md", ".svg", DATA), ".html": (".html",)}.get(
         path.suffix, (path.suffix, DATA)
     )
-    if not pictured:
-        if path.suffix in PICTURES:
-            message = "names a picture, but this page has none; expected .md, .html or a folder"
-            raise BadInput.at(path, message)
-        endings = (path.suffix,)
     with ExitStack() as stack:
         made = {}
         for ending in endings:
@@ -114,8 +109,6 @@ def _contents(page: Page, path: Path) -> Files:
     """Return the page at ``path`` in the form of its ending, with the files beside it."""
     if path.suffix == ".html":
         return {str(path): as_html(page)}
-    if path.suffix == ".md" and not list(page.figures):
-        return {str(path): as_markdown(page)}
     (figure,) = page.figures
     if path.suffix in PICTURES:
         return picture_files(figure.drawing, path)

@@ -8,6 +8,7 @@ from simulator.report.blocks import (
     Block,
     Bullets,
     Code,
+    Figure,
     Highlight,
     Listing,
     Page,
@@ -16,8 +17,11 @@ from simulator.report.blocks import (
     Table,
 )
 from simulator.report.columns import Column, table
+from simulator.report.pages.decision import chance_words
+from simulator.report.services.pictures import tried_figure
 from simulator.report.services.verified import bounds_words
 from simulator.report.wording import number, share, signed_share
+from simulator.scenario.uncertain.draws import DRAWS
 from simulator.studies.service.tried import (
     JUDGED_BY,
     BeforeChange,
@@ -26,14 +30,15 @@ from simulator.studies.service.tried import (
     WhatIfService,
 )
 
+PICTURE = "what_if.svg"
 FAR_OFF = 0.2
 """Error of the simulation of a service as it is from which on that is said first."""
 ON_A_TERMINAL = 4
 """Changes up to which a terminal shows each by itself."""
 LEGEND = (
     "Helps: with a chance of at least 80 % a whole request is answered faster; hurts: of less than "
-    "20 %. Changes are those of the simulation, in brackets between what they lie with 80 %; what "
-    "is not known of devices and engine is drawn once for before and after."
+    f"20 %. Changes are those of the simulation, in brackets 80 % of {DRAWS:,} draws; what is not "
+    "known of devices and engine is drawn once for before and after."
 )
 PREDICTED = (
     "Predicted: the measured number times its change, for further requests of the same kind; "
@@ -63,7 +68,7 @@ def _percent(ratio: float) -> str:
 SUMMARY = [
     Column[TriedChange]("change", lambda tried: tried.change.typed),
     Column[TriedChange]("verdict", lambda tried: tried.verdict),
-    Column[TriedChange]("faster", lambda tried: f"{tried.chance:.0%}"),
+    Column[TriedChange]("faster", lambda tried: chance_words(tried.chance)),
     Column[TriedChange]("E2E", lambda tried: gain_words(tried.gain("e2e_ms"))),
     Column[TriedChange]("TTFT", lambda tried: gain_words(tried.gain("ttft_ms"))),
     Column[TriedChange]("TPOT", lambda tried: gain_words(tried.gain("tpot_ms"))),
@@ -93,13 +98,14 @@ GAINS = [
 def page(result: WhatIfService, command: str = "") -> Page:
     """Return the page of changes tried on a service."""
     cautions = list(cautions_of(result))
+    picture = "Numbers of the service as it is, and what changes would make of them"
     opening: list[Block] = [
+        Figure(picture, PICTURE, lambda: tried_figure(result)),
         table("Changes", result.tries, SUMMARY, badges=(1,), terminal_columns=(0, 1, 2, 3, 5)),
-        Paragraph(LEGEND),
-        _before_table(result),
     ]
     if cautions:
         opening.append(Bullets(cautions))
+    opening += [Paragraph(LEGEND), _before_table(result)]
     return Page(
         f"What changes would do to {result.name}",
         answer=headline(result),
@@ -126,7 +132,7 @@ def _effect(tried: TriedChange) -> str:
     """Return what a change does to a whole request, in words."""
     gain = tried.gain(JUDGED_BY)
     change = f"E2E {gain_words(gain)}"
-    return f"{tried.verdict}: {change}, faster with a chance of {tried.chance:.0%}"
+    return f"{tried.verdict}: {change}, faster with a chance of {chance_words(tried.chance)}"
 
 
 def cautions_of(result: WhatIfService) -> Iterator[str]:

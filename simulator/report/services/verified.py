@@ -9,10 +9,12 @@ from simulator.evidence.verified import (
     VerifiedPredictions,
 )
 from simulator.inputs.services.prediction import Bounds
-from simulator.report.blocks import Bullets, Highlight, Page, Paragraph, Section, Table
+from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
+from simulator.report.services.pictures import verified_figure
 from simulator.report.wording import as_sentence, number, plural, signed_share
 
+PICTURE = "verified.svg"
 LEGEND = (
     "Error: predicted over measured, less 1. Inside: the interval of the prediction in which the "
     "measured number lies. Sign: whether it went up or down as predicted; none is claimed where "
@@ -59,7 +61,7 @@ def page(result: VerifiedPredictions, command: str = "") -> Page:
             f"{pair.prediction.tried}: predicted and measured",
             answer=headline(result),
             highlights=_highlights(result),
-            opening=[numbers_table(pair), Paragraph(LEGEND), *_remarks(pair)],
+            opening=[_picture(result), numbers_table(pair), Paragraph(LEGEND), *_remarks(pair)],
             command=command,
         )
     sections = []
@@ -70,10 +72,15 @@ def page(result: VerifiedPredictions, command: str = "") -> Page:
         "Predicted and measured",
         answer=headline(result),
         highlights=_highlights(result),
-        opening=[table("Ledger", result.ledger(), LEDGER), Paragraph(LEGEND)],
+        opening=[_picture(result), table("Ledger", result.ledger(), LEDGER), Paragraph(LEGEND)],
         sections=sections,
         command=command,
     )
+
+
+def _picture(result: VerifiedPredictions) -> Figure:
+    title = "What was measured, relative to what was predicted"
+    return Figure(title, PICTURE, lambda: verified_figure(result))
 
 
 def headline(result: VerifiedPredictions) -> str:
