@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
 
+from simulator.core.plain import PlainData
 from simulator.evidence.verified import VerifiedPredictions
 from simulator.inputs.services.prediction import Bounds, PredictedNumber
 from simulator.report.drawing import WIDTH_IN, canvas
@@ -176,7 +177,7 @@ def _legend(drawing: Drawing, entries: Mapping[str, Style]) -> None:
     handles = []
     for name, (colour, mark, filled, points) in entries.items():
         inside = colour if filled else "white"
-        look = {"color": colour, "marker": mark, "mfc": inside, "ms": points}
+        look: PlainData = {"color": colour, "marker": mark, "mfc": inside, "ms": points}
         handles.append(Line2D([], [], ls="none", label=name, **look))
     for width, share in ((3.0, 80), (1.0, 90)):
         handles.append(Line2D([], [], color=GREY, lw=width, label=f"{share} % interval"))
