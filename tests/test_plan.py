@@ -618,7 +618,7 @@ def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
         candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted"
     )
     assert exports(Finding(drafted, 1), None, {})["vllm.sh"].startswith(
-        "# 1 replica; option names: vLLM 0.25"
+        "# 1 replica; option names: vLLM 0.32"
     )
 
 
@@ -696,7 +696,7 @@ def _on(engine: str) -> dict[str, Any]:
             "llama_cpp.sh",
             (
                 "-m Qwen3-32B.gguf -md spd_qwen_0_6b.gguf -np 1 -c 1024 -ngl all \\\n    "
-                "--spec-draft-n-max 7"
+                "--spec-type draft-simple --spec-draft-n-max 7"
             ),
         ),
         ("specpipe_llama_3_1_70b_8xl40", "specpipe.yaml", "stage_layers"),

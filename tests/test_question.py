@@ -410,7 +410,7 @@ COMMANDS = {
     ("autoregressive", "llama_cpp_cuda"): "llama-server -m vicuna-7b-v1.3.gguf -np 8",
     ("sglang_chain", "llama_cpp_cuda"): """
         -md Tiny-Vicuna-1B.gguf
-        --spec-draft-n-max 3 --spec-draft-n-min 0 --spec-draft-p-min 0""",
+        --spec-type draft-simple --spec-draft-n-max 3 --spec-draft-n-min 0 --spec-draft-p-min 0""",
 }
 """Lines, or parts of them, of the command for a strategy and an engine."""
 

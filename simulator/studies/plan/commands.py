@@ -6,23 +6,39 @@ a word or begin a command, as every word is quoted.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
 from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
-from simulator.core.strategies.common.capabilities import BudgetsVerification, DraftsChain
-from simulator.inputs.shell import Comment, named_file
+from simulator.core.strategies.common.capabilities import (
+    BudgetsVerification,
+    DraftsChain,
+    drafting_of,
+)
+from simulator.inputs.shell import Comment
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
+from simulator.studies.plan.checkpoints import (
+    ServedCheckpoint,
+    gguf_checkpoint,
+    known_head,
+    served_checkpoint,
+)
 
+SIXTEEN_BITS = ("bf16", "fp16")
+"""Formats of a cache that need no option."""
+HEADS = ("eagle", "eagle_1", "eagle_2", "eagle_3", "p_eagle", "dflash", "dspark")
+"""Ways to draft with weights of their own, which are not in the checkpoint of the target."""
 CONTEXT_STEP = 1024
 """A server's longest context is the plan's longest request, rounded up to a multiple of so many
 tokens.
 """
 Words = list[str]
 Options = Mapping[str, Sequence[str]]
+LOOKED_UP = "suffix"
+"""Drafts that are copied from the text, verified where matches are long."""
 Ranges = Sequence[Sequence[int]]
 """First and last batch, and draft tokens, of ranges of batch sizes."""
 
@@ -37,10 +53,14 @@ class Served:
     """The draft model; None where another way of drafting is used."""
     head: str
     """Checkpoint of a draft head; empty for none."""
+    kind: str
+    """The way to draft, among those that the program knows; empty for plain decoding."""
     method: str
     """The engine's name of the way to draft; empty for plain decoding."""
-    form: Sequence[str]
-    """Options for the format of the weights."""
+    loaded: ServedCheckpoint
+    """The checkpoint of the target."""
+    loaded_draft: ServedCheckpoint | None
+    """The checkpoint of the draft model."""
     cache: Sequence[str]
     """Options for the format of the cache."""
     ranges: Ranges | None
@@ -49,20 +69,38 @@ class Served:
     @property
     def model(self) -> str:
         """Return the checkpoint of the target."""
-        return checkpoint(self.target)
+        return self.loaded.name
+
+    @property
+    def form(self) -> Sequence[str]:
+        """Return the options for the format of the weights."""
+        return self.loaded.options
 
     @property
     def draft(self) -> str:
         """Return the checkpoint of the draft model or head; empty for none."""
-        if self.drafted:
-            return checkpoint(self.drafted)
+        if self.loaded_draft:
+            return self.loaded_draft.name
         return self.head
 
     @property
     def context(self) -> int:
-        """Return the tokens of the longest request, rounded up."""
+        """Return the tokens of the longest request, rounded up, within what the model can read."""
         tokens = self.scenario.lengths[2] + self.scenario.schedule.window
-        return -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
+        rounded = -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
+        return min(rounded, self.target.model.context_tokens or rounded)
+
+    @property
+    def shared_requests(self) -> int:
+        """Return among how many ranks requests are dealt, each with the whole attention."""
+        if self.target.attention == "data_parallel":
+            return self.target.tensor_parallel
+        return 1
+
+    @property
+    def sliced(self) -> int:
+        """Return among how many devices a request's attention is sliced."""
+        return self.target.tensor_parallel // self.shared_requests
 
     @property
     def tokens(self) -> int:
@@ -102,6 +140,11 @@ def no_options(rule: LossyRule) -> Words:
     return []
 
 
+def no_notes(served: Served) -> Sequence[str]:
+    """Return none: the command is what was simulated."""
+    return ()
+
+
 @dataclass(frozen=True)
 class ServingProgram:
     """States a program that serves: the script that calls it, the documentation that names of
@@ -112,12 +155,18 @@ class ServingProgram:
     source: str
     formats: Options
     cache: Options
-    methods: Mapping[str, str]
-    """Ways to draft, as names of methods contain them, the first that fits."""
+    methods: Mapping[str, str | None]
+    """Ways to draft, as names of methods contain them, the first that fits; None for one that the
+    program has no options for.
+    """
     affinity: str
     """How turns of a session come back to their replica."""
     lines: Callable[[Served], list[Words]]
     """Returns the words of the command, by the lines that it is written in."""
+    notes: Callable[[Served], Iterable[str]] = no_notes
+    """Returns where the command is not what was simulated."""
+    loads: Callable[[Placement, Options], ServedCheckpoint] = served_checkpoint
+    """Returns what is loaded of a placement."""
     rule: Callable[[LossyRule], Words] = no_options
     """Returns the options of a rule by which outputs change; none where the program has none."""
 
@@ -148,13 +197,21 @@ class ServingProgram:
         kind = kind_of(scenario, self.methods)
         if target is None or kind is None:
             return None
+        method = self.methods[kind] if kind else ""
+        if method is None:
+            return None
+        drafted = scenario.draft if kind == "draft_model" else None
+        if kind in HEADS and not head:
+            head = known_head(target.model.huggingface, kind)
         return Served(
             scenario=scenario,
             target=target,
-            drafted=scenario.draft if kind == "draft_model" else None,
+            drafted=drafted,
             head=head,
-            method=self.methods.get(kind, ""),
-            form=self.formats.get(target.weights, ()),
+            kind=kind,
+            method=method,
+            loaded=self.loads(target, self.formats),
+            loaded_draft=self.loads(drafted, self.formats) if drafted else None,
             cache=self.cache.get(target.kv_cache or "", ()),
             ranges=ranges,
         )
@@ -168,8 +225,14 @@ class ServingProgram:
         replicas = served.scenario.serving.replicas
         which = "1 replica" if replicas == 1 else f"each of {replicas} replicas"
         yield f"{which}; option names: {Comment(self.source)}"
-        if not served.form and served.target.weights != served.target.model.weight_format:
-            yield f"take a checkpoint in {Comment(served.target.weights)}"
+        yield f"checkpoint: {served.loaded.words}"
+        if served.loaded_draft:
+            yield f"draft: {served.loaded_draft.words}"
+        elif served.method and served.kind in HEADS and not served.head:
+            yield "state the checkpoint of a head (heads of the plan file): without it none drafts"
+        if not served.cache and served.target.kv_cache not in SIXTEEN_BITS:
+            yield f"no option for a cache in {served.target.kv_cache}; it stays in 16 bits"
+        yield from self.notes(served)
         scenario = served.scenario
         if isinstance(scenario.schedule, BudgetsVerification):
             rules = served.target.engine.windows
@@ -182,19 +245,27 @@ class ServingProgram:
 def _vllm(served: Served) -> list[Words]:
     scenario = served.scenario
     serve = ["vllm", "serve", served.model]
-    serve += ["--tensor-parallel-size", str(served.target.tensor_parallel)]
+    serve += ["--tensor-parallel-size", str(served.sliced)]
+    ranks = served.shared_requests
+    if ranks > 1:
+        serve += ["--data-parallel-size", str(ranks)]
     if served.stages:
         serve += ["--pipeline-parallel-size", str(served.stages)]
     if served.whole_experts:
         serve.append("--enable-expert-parallel")
-    room = ["--max-num-seqs", str(scenario.batch), "--max-model-len", str(served.context)]
+    chunk = chunk_of(scenario.serving.policy)
+    places = -(-scenario.batch // ranks)
+    if chunk:
+        tokens = -(-chunk // ranks)
+        places = min(places, tokens)
+        prompts = ["--enable-chunked-prefill"]
+    else:
+        tokens = max(served.context, places)
+        prompts = ["--no-enable-chunked-prefill"]
+    prompts += ["--max-num-batched-tokens", str(tokens)]
+    room = ["--max-num-seqs", str(places), "--max-model-len", str(served.context)]
     room += ["--gpu-memory-utilization", str(scenario.serving.memory.utilisation)]
     room += [*served.form, *served.cache]
-    chunk = chunk_of(scenario.serving.policy)
-    if chunk:
-        prompts = ["--enable-chunked-prefill", "--max-num-batched-tokens", str(chunk)]
-    else:
-        prompts = ["--no-enable-chunked-prefill", "--max-num-batched-tokens", str(served.context)]
     keeps = scenario.serving.memory.prefix_caching
     if keeps is not None:
         prompts.append("--enable-prefix-caching" if keeps else "--no-enable-prefix-caching")
@@ -204,25 +275,61 @@ def _vllm(served: Served) -> list[Words]:
     return lines
 
 
+def _vllm_notes(served: Served) -> Iterator[str]:
+    scenario = served.scenario
+    chunk = chunk_of(scenario.serving.policy)
+    if chunk and scenario.batch > chunk:
+        yield "no more requests at a time than tokens of a pass, as vLLM refuses them"
+    drafted = served.drafted
+    if drafted and drafted.tensor_parallel != served.sliced:
+        yield (
+            f"the draft was simulated on {drafted.tensor_parallel} of {served.sliced} devices; "
+            "vLLM wants the target's degree for it"
+        )
+    if served.method and served.tree != (1, served.scenario.schedule.window):
+        yield f"vLLM drafts chains: it keeps less than the tree of {served.tree[1]} tokens does"
+
+
 def _vllm_config(served: Served) -> str:
     """Return how to speculate, as vLLM takes it; what is empty is left out."""
+    drafted = served.drafted
+    adaptive = isinstance(served.scenario.schedule, BudgetsVerification)
     config = {
         "method": served.method,
         "model": served.draft,
-        "draft_tensor_parallel_size": served.drafted and served.drafted.tensor_parallel,
+        "draft_tensor_parallel_size": drafted and served.sliced,
+        "quantization": _vllm_quantisation(served.loaded_draft),
+        "use_heterogeneous_vocab": _other_vocabulary(served) or None,
         "num_speculative_tokens": served.tokens,
         "num_speculative_tokens_per_batch_size": served.ranges,
-        "enable_adaptive_verification": isinstance(served.scenario.schedule, BudgetsVerification)
-        or None,
+        "parallel_drafting": served.kind == "p_eagle" or None,
+        "enable_adaptive_verification": adaptive or None,
     }
     stated = {name: value for name, value in config.items() if value not in ("", None)}
     return json_text(stated, indent=None)
+
+
+def _vllm_quantisation(drafted: ServedCheckpoint | None) -> str | None:
+    """Return how a draft model is quantised while it is loaded; None where it is not."""
+    if drafted and "--quantization" in drafted.options:
+        return drafted.options[-1]
+    return None
+
+
+def _other_vocabulary(served: Served) -> bool:
+    """Return whether the draft model counts other tokens than its target, as where one of two
+    tables is padded.
+    """
+    drafted = served.drafted
+    return drafted is not None and drafted.model.vocab_size != served.target.model.vocab_size
 
 
 def _sglang(served: Served) -> list[Words]:
     scenario = served.scenario
     serve = ["python3", "-m", "sglang.launch_server", "--model-path", served.model]
     serve += ["--tp", str(served.target.tensor_parallel)]
+    if served.shared_requests > 1:
+        serve += ["--dp-size", str(served.shared_requests), "--enable-dp-attention"]
     if served.stages:
         serve += ["--pp-size", str(served.stages)]
     if served.whole_experts:
@@ -248,10 +355,20 @@ def _sglang_speculation(served: Served) -> list[Words]:
     if served.draft:
         algorithm += ["--speculative-draft-model-path", served.draft]
     choices, tokens = served.tree
+    drafts = ["--speculative-num-draft-tokens", str(1 + tokens)]
+    if served.method in ("DFLASH", "DSPARK"):
+        return [algorithm, drafts]
+    if served.method == "NGRAM":
+        return [algorithm, ["--speculative-ngram-max-bfs-breadth", str(choices), *drafts]]
     steps = ["--speculative-num-steps", str(served.scenario.schedule.window)]
     steps += ["--speculative-eagle-topk", str(choices)]
-    steps += ["--speculative-num-draft-tokens", str(1 + tokens)]
-    return [algorithm, steps]
+    return [algorithm, [*steps, *drafts]]
+
+
+def _sglang_notes(served: Served) -> Iterator[str]:
+    mixed = isinstance(served.scenario.serving.policy, ChunkedPrefill | UnifiedBudget)
+    if mixed and served.method in ("NGRAM", "STANDALONE"):
+        yield f"with {served.method} SGLang switches --enable-mixed-chunk off"
 
 
 def _sglang_rule(rule: LossyRule) -> Words:
@@ -264,19 +381,32 @@ def _sglang_rule(rule: LossyRule) -> Words:
 
 def _llama_cpp(served: Served) -> list[Words]:
     places = served.scenario.batch
-    serve = ["llama-server", "-m", _gguf(served.model)]
+    serve = ["llama-server", "-m", served.model]
     if served.method:
-        serve += ["-md", _gguf(served.draft)]
-    serve += ["-np", str(places), "-c", str(served.context * places), "-ngl", "all", *served.cache]
+        serve += ["-md", served.draft]
+    serve += ["-np", str(places), "-c", str(served.context * places)]
+    serve += [*_llama_cpp_layers(served.target), *served.cache]
     if not served.method:
         return [serve]
-    drafts = ["--spec-draft-n-max", str(served.tokens), "--spec-draft-n-min", "0"]
+    drafts = ["--spec-type", "draft-simple", "--spec-draft-n-max", str(served.tokens)]
+    drafts += ["--spec-draft-n-min", "0"]
     return [serve, [*drafts, "--spec-draft-p-min", "0"]]
 
 
-def _gguf(name: str) -> str:
-    """Return the file of a checkpoint."""
-    return named_file(f"{name.rpartition('/')[2]}.gguf")
+def _llama_cpp_layers(target: Placement) -> Words:
+    """Return which layers, and experts of layers, lie on the card: all that are not offloaded."""
+    layers = target.model.num_hidden_layers
+    on_card = ["-ngl", "all"]
+    experts: Words = []
+    for part in (target.offload or {}).values():
+        away = part.places(layers)
+        if part.layers is not None:
+            on_card = ["-ngl", str(layers + 1 - away.stop)]
+        elif len(away) == layers:
+            experts = ["--cpu-moe"]
+        else:
+            experts = ["--n-cpu-moe", str(away.stop)]
+    return [*on_card, *experts]
 
 
 FORMATS: Options = {
@@ -289,13 +419,18 @@ ENGINES = {
     "vllm": ServingProgram(
         file="vllm.sh",
         source=(
-            "vLLM 0.25: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic "
-            "lengths: 015a47e1), engine arguments; read 2026-11"
+            "vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic "
+            "lengths: 015a47e1), docs/cli/serve; read 2026-11"
         ),
-        formats=FORMATS,
-        cache={"fp8": ("--kv-cache-dtype", "fp8")},
+        formats={**FORMATS, "fp8_block": ("--quantization", "fp8_per_block")},
+        cache={
+            "fp8": ("--kv-cache-dtype", "fp8"),
+            "int8": ("--kv-cache-dtype", "int8_per_token_head"),
+            "int4": ("--kv-cache-dtype", "int4_per_token_head"),
+        },
         methods={
             "draft_model": "draft_model",
+            "p_eagle": "eagle3",
             "eagle_1": "eagle",
             "eagle_2": "eagle",
             "eagle_3": "eagle3",
@@ -304,12 +439,14 @@ ENGINES = {
             "mtp": "mtp",
             "dflash": "dflash",
             "dspark": "dspark",
+            LOOKED_UP: "suffix",
         },
         affinity=(
             "a session stays on its replica with --routing-logic session --session-key HEADER of "
             "the router of vllm-project/production-stack"
         ),
         lines=_vllm,
+        notes=_vllm_notes,
     ),
     "sglang": ServingProgram(
         file="sglang.sh",
@@ -321,6 +458,7 @@ ENGINES = {
         cache={"fp8": ("--kv-cache-dtype", "fp8_e4m3")},
         methods={
             "draft_model": "STANDALONE",
+            "p_eagle": None,
             "eagle_1": "EAGLE",
             "eagle_2": "EAGLE",
             "eagle_3": "EAGLE3",
@@ -328,9 +466,11 @@ ENGINES = {
             "ngram": "NGRAM",
             "mtp": "EAGLE",
             "dflash": "DFLASH",
+            "dspark": "DSPARK",
         },
         affinity=("a session stays where its prefix is with --policy cache_aware of sglang_router"),
         lines=_sglang,
+        notes=_sglang_notes,
         rule=_sglang_rule,
     ),
     "llama_cpp": ServingProgram(
@@ -340,10 +480,14 @@ ENGINES = {
             "2026 --spec-draft-n-max was --draft-max; read 2026-11"
         ),
         formats={},
-        cache={"int8": ("--cache-type-k", "q8_0", "--cache-type-v", "q8_0")},
+        cache={
+            "int8": ("--cache-type-k", "q8_0", "--cache-type-v", "q8_0"),
+            "int4": ("--cache-type-k", "q4_0", "--cache-type-v", "q4_0"),
+        },
         methods={"draft_model": "draft_model"},
         affinity="a session stays on its replica with a load balancer that hashes a header of it",
         lines=_llama_cpp,
+        loads=gguf_checkpoint,
     ),
 }
 """Programs by engine, whose name may go on."""
@@ -362,7 +506,7 @@ def chunk_of(policy: Policy) -> int | None:
     return None
 
 
-def kind_of(scenario: Scenario, known: Mapping[str, str]) -> str | None:
+def kind_of(scenario: Scenario, known: Mapping[str, str | None]) -> str | None:
     """Return how drafts come about, of the ``known`` ways; empty where there are none, None where
     it is another way.
     """
@@ -371,11 +515,6 @@ def kind_of(scenario: Scenario, known: Mapping[str, str]) -> str | None:
         return ""
     if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
         return "draft_model"
+    if isinstance(strategy, BudgetsVerification) and drafting_of(strategy) == "look_up":
+        return LOOKED_UP if LOOKED_UP in known else None
     return next((kind for kind in known if kind in scenario.method_name), None)
-
-
-def checkpoint(place: Placement) -> str:
-    """Return the id of a model on Hugging Face, or its name where none is known; never a word that
-    looks like an option.
-    """
-    return next(iter(place.model.huggingface), named_file(place.model.name))
