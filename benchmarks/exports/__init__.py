@@ -1,0 +1,1 @@
+"""Whether engines accept the commands that plans export (``dev.py exports``)."""
