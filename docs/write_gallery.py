@@ -84,8 +84,8 @@ QUESTIONS = (
     ),
     Question(
         "How many tokens should a draft on the CPU write?",
-        "As many as fit beside one pass of the target: 25 with a quick draft, 8 with a slow one. "
-        "One token more costs its whole time.",
+        "At most as many as fit beside one pass of the target: 25 with a quick draft, 8 with a "
+        "slow one. One token more costs its whole time.",
         "budgets/duodecoding_a800.md",
     ),
     Question(
