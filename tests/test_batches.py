@@ -170,7 +170,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
         str(file),
     ]
     result = CliRunner().invoke(
-        main, [*arguments, "--set", "requests.count=20"], catch_exceptions=False
+        main, [*arguments, "--long", "--set", "requests.count=20"], catch_exceptions=False
     )
     assert result.exit_code == 0
     assert "for batches of 1 to 66" in " ".join(result.stdout.split())

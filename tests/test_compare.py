@@ -209,18 +209,17 @@ def test_borrowed_acceptance_is_marked(mine: str, tmp_path: Path) -> None:
         str(tmp_path / "page"),
     )
     told = "Acceptance of A is a stand-in, recorded from other models."
-    assert told in asked("vanilla_llama_2_7b_a100", mine, *small).stdout
+    assert told in asked("vanilla_llama_2_7b_a100", mine, *small, "--long").stdout
     assert told in (tmp_path / "page" / "compare.md").read_text()
-    assert "stand-in" not in asked(mine, mine).stdout
+    assert "stand-in" not in asked(mine, mine, "--long").stdout
 
 
 def test_the_page_says_it_all(mine: str, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     result = asked(mine, mine, "--set", "B:durations.draft_ms=0", "--out", str(folder))
     assert result.exit_code == 0, result.output
-    assert (
-        "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast."
-        in result.stdout.replace("\n", " ")
+    assert "A takes 10.0 ms per token (simulation); B 7.50 ms, 1.33 times as fast." in " ".join(
+        result.stdout.split()
     )
     assert {path.name for path in folder.iterdir()} == {
         "compare.md",

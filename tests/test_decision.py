@@ -334,8 +334,9 @@ def test_a_decision_in_words() -> None:
         [
             (
                 Strong("Flips:"),
-                " by batch slower from 17 on; by context nowhere from 128 to 40,960 tokens; by "
-                "acceptance at 1.60 tokens per step, 40 % of draft tokens kept (now 2.50).",
+                " slower from a batch of 17 on; no context from 128 to 40,960 tokens changes this; "
+                "as fast as plain decoding at 1.60 tokens per step, 40 % of draft tokens kept (now "
+                "2.50).",
             ),
             (Strong("Acceptance:"), " recorded from these models (mine, drafter draft)."),
             (Strong("Half a token less per step:"), " 1.20x (may hurt, 70 %)."),
@@ -372,14 +373,19 @@ def test_what_never_flips_is_said() -> None:
     alone = Along(1, 1, 1, True, ())
     context = Along(10, 10, 20, False, (Turn(12, True), Turn(15, False)))
     assert words.flips(Flips(alone, context, AcceptanceTurn(2.0, None, None, True))) == (
-        "it takes one request at a time; by context faster from 12 on, slower from 15 on; by "
-        "acceptance nowhere: faster even if no draft token is kept"
+        "it takes one request at a time; faster from a context of 12 tokens on, slower from a "
+        "context of 15 tokens on; faster even if no draft token is kept"
+    )
+    unchanged = Along(4, 1, 64, True, ()), Along(100, 128, 4096, True, ())
+    assert words.flips(Flips(*unchanged, AcceptanceTurn(2.0, None, None, True))) == (
+        "no batch up to 64 and no context from 128 to 4,096 tokens changes this; faster even if no "
+        "draft token is kept"
     )
     assert words.acceptance_turn(AcceptanceTurn(2.0, None, None, False)) == (
-        "nowhere: slower even if every draft token is kept"
+        "slower even if every draft token is kept"
     )
     assert words.acceptance_turn(AcceptanceTurn(2.0, 1.5, None, True)) == (
-        "at 1.50 tokens per step (now 2.00)"
+        "as fast as plain decoding at 1.50 tokens per step (now 2.00)"
     )
 
 

@@ -4,6 +4,7 @@ first token.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -453,7 +454,9 @@ def test_the_command_draws_and_says_both_optima(tmp_path: Path) -> None:
         "--out",
         str(figure),
     ]
-    shown = CliRunner().invoke(main, arguments)
+    brief = " ".join(CliRunner().invoke(main, arguments).stdout.split())
+    assert re.search(r" come at (\d+) by law\. Write \1 tokens\. ", brief)
+    shown = CliRunner().invoke(main, [*arguments, "--long"])
     assert shown.exit_code == 0, shown.output
     assert "gamma = 24 by simulation" in shown.stdout
     assert "c = T_target / T_draft = 25.31, so gamma = 25" in shown.stdout

@@ -374,7 +374,8 @@ def test_the_limits_are_those_of_the_engine_on_the_card(
 
 
 def test_the_exported_command_states_the_limits(tmp_path: Path) -> None:
-    done = planned(DATA / "burst.csv", "--out", str(tmp_path / "p"), "--requests", "20")
+    out = str(tmp_path / "p")
+    done = planned(DATA / "burst.csv", "--out", out, "--requests", "20", "--long")
     assert done.exit_code == 0, done.output
     command = (tmp_path / "p/vllm.sh").read_text()
     assert "--max-num-seqs 1024" in command

@@ -557,7 +557,7 @@ def test_the_command_writes_an_engine_that_a_scenario_takes(tmp_path: Path) -> N
         "--out",
         str(out),
     ]
-    done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options, *free])
+    done = CliRunner().invoke(main, ["calibrate", "engine", str(path), *options, *free, "--long"])
     assert done.exit_code == 0, done.output
     assert "not identified" in " ".join(done.output.split())
     own = load(METHODS, [f"target.engine={out}"]).scenario.target.engine

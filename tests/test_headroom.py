@@ -122,7 +122,7 @@ def test_headroom_is_said_with_what_bounds_it(tmp_path: Path) -> None:
     planned(tmp_path, steady(20))
     said = " ".join(
         CliRunner()
-        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"])
+        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1", "--long"])
         .output.split()
     )
     assert "times the planned traffic (the log's 20 requests, drawn again:" in said
@@ -130,7 +130,7 @@ def test_headroom_is_said_with_what_bounds_it(tmp_path: Path) -> None:
     planned(tmp_path, steady(3))
     said = " ".join(
         CliRunner()
-        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1"])
+        .invoke(main, ["plan", str(tmp_path / "plan.yaml"), "--draws", "1", "--long"])
         .output.split()
     )
     assert "Headroom: unknown from 3 requests, too few to draw more from" in said

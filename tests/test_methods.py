@@ -378,7 +378,7 @@ def test_the_commands_draw_and_tell(tmp_path: Path) -> None:
     for command, more in (("methods", []), ("crossovers", ["--sizes", "1-6"])):
         file = tmp_path / f"{command}.svg"
         result = CliRunner().invoke(
-            main, [command, *arguments, *more, "--out", str(file)], catch_exceptions=False
+            main, [command, *arguments, *more, "--long", "--out", str(file)], catch_exceptions=False
         )
         assert result.exit_code == 0, result.stderr
         told = " ".join(result.stdout.split())

@@ -156,7 +156,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
         for word in ("--set", one)
     ]
     result = CliRunner().invoke(
-        main, ["network", ONE, TWO, *few, "--out", str(page)], catch_exceptions=False
+        main, ["network", ONE, TWO, *few, "--long", "--out", str(page)], catch_exceptions=False
     )
     assert "in turn" in result.stdout
     assert page.read_text().count("| overlapped |") == 3

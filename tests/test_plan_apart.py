@@ -264,7 +264,7 @@ def test_the_answer_says_split_or_not(tmp_path: Path) -> None:
     plan = apart(tmp_path)
     data = yaml.safe_load((tmp_path / "small.yaml").read_text())
     path = str(written(tmp_path, **data))
-    words = CliRunner().invoke(main, ["plan", path, "--draws", "1"]).stdout
+    words = CliRunner().invoke(main, ["plan", path, "--draws", "1", "--long"]).stdout
     assert "Split or not: do not split. " in words
     assert "prefill apart from decode: caches go over infiniband_ndr (as stated)" in " ".join(
         words.split()

@@ -95,7 +95,7 @@ def test_a_line_says_what_is_owned(tmp_path: Path) -> None:
     data = json.loads(done.stdout)
     used = data["answer"]["devices"]["a100_80g_sxm"]
     assert data["owned"] == {"a100_80g_sxm": {"owned": 4, "used": used, "left": 4 - used}}
-    words = asked(tmp_path, "--draws", "1", device="a100_80g_sxm:4").stdout
+    words = asked(tmp_path, "--draws", "1", "--long", device="a100_80g_sxm:4").stdout
     assert f"Owned: of 4 x a100_80g_sxm {used} are used and {4 - used} left." in words
 
 

@@ -66,7 +66,7 @@ def test_prompts_alone_have_a_plan_without_drafts(tmp_path: Path, ending: str) -
     assert answer["answer"]["measured_ms"]["TTFT p95"] == pytest.approx(103, rel=0.05)
     assert answer["answer"]["tpot_ms"] is None
     assert answer["break_even"] is None
-    said = " ".join(asked(written(tmp_path, PROMPTS, ending)).output.split())
+    said = " ".join(asked(written(tmp_path, PROMPTS, ending), "--long").output.split())
     assert (
         "Not measured: time per token (TPOT), as no output has a second token; drafts are of no "
         "use there."
@@ -135,7 +135,7 @@ def test_a_log_of_requests_that_are_all_too_long_is_refused_with_the_limit(
 
 def test_one_that_is_too_long_among_others_is_left_out_and_said(tmp_path: Path) -> None:
     rows = [*PROMPTS, (7.0, 200_000, 1)]
-    said = " ".join(asked(written(tmp_path, rows)).output.split())
+    said = " ".join(asked(written(tmp_path, rows), "--long").output.split())
     assert "1 requests of more than 131,072 tokens left out" in said
 
 
@@ -172,7 +172,7 @@ def test_a_rate_beside_times_stretches_them(tmp_path: Path) -> None:
     ]
     log = tmp_path / "talks.jsonl"
     log.write_text("".join(f"{json.dumps(talk)}\n" for talk in talks))
-    done = asked(log, "--rate", "2")
+    done = asked(log, "--rate", "2", "--long")
     assert done.exit_code == 0, done.output
     assert "talks.jsonl: its times are stretched to 2 a second in the mean, as stated" in " ".join(
         done.output.split()
@@ -184,7 +184,7 @@ def test_a_rate_beside_times_stretches_them(tmp_path: Path) -> None:
 
 def test_a_remedy_for_times_that_no_rate_spreads_works(tmp_path: Path) -> None:
     log = written(tmp_path, [(0.0, 100, 5)] * 3)
-    done = asked(log, "--rate", "2")
+    done = asked(log, "--rate", "2", "--long")
     assert done.exit_code == 2
     assert (
         "has 3 requests at one time, which no rate spreads; leave rate_per_s (--rate) out"

@@ -339,6 +339,7 @@ def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never
         "4",
         "--draws",
         "1",
+        "--long",
         device="m1_max",
     )
     assert done.exit_code == 0, done.output

@@ -78,7 +78,17 @@ def test_a_study_its_page_and_its_command_have_one_name(name: str) -> None:
     assert name in children(main)
 
 
-COMMON = {"scenarios", "overrides", "seed", "out", "as_json", "own", "paper_columns", "style"}
+COMMON = {
+    "scenarios",
+    "overrides",
+    "seed",
+    "out",
+    "as_json",
+    "own",
+    "long",
+    "paper_columns",
+    "style",
+}
 OF_INPUTS = {"models", "traffic", "only", "parallel"}
 """Options of which the input of a study is made."""
 
@@ -115,8 +125,10 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     """
     verbs = {word for words, _ in every() for word in words.split()}
     assert modules("report/pages") - verbs == {
+        "brief",
         "claims",
         "decision",
+        "fleets",
         "goodput",
         "ledger",
         "measured_cards",
@@ -125,7 +137,7 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     }
 
 
-PARTS_OF_PAGES = {"plot", "decision", "goodput", "what_if"}
+PARTS_OF_PAGES = {"plot", "brief", "decision", "goodput", "what_if"}
 """A picture without a page, and parts of the pages of others."""
 
 

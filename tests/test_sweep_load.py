@@ -148,7 +148,7 @@ def test_the_command_draws_and_tells(tmp_path: Path) -> None:
     page = tmp_path / "load.md"
     result = CliRunner().invoke(
         main,
-        ["load", *pair(tmp_path), "--sizes", "1,4", "--out", str(page)],
+        ["load", *pair(tmp_path), "--sizes", "1,4", "--long", "--out", str(page)],
         catch_exceptions=False,
     )
     assert "two against batched: fewer tokens per second from 4 clients on" in " ".join(

@@ -196,6 +196,18 @@ def page_of(name: str, result: Any, command: str) -> Page:
     return replace(page, command=command)
 
 
+def with_standing(page: Page, asked: Asked) -> Page:
+    """Return the page of a study with what its answer is worth: where it does not say so itself,
+    what the speed-up of its first scenario is by law.
+    """
+    from simulator.report.pages.brief import standing_by_law
+
+    if page.standing:
+        return page
+    first, *_ = asked._replace(scenarios=asked.scenarios[:1]).loaded()
+    return replace(page, standing=standing_by_law(first))
+
+
 def study(
     name: str,
     *scenarios: str | Path,

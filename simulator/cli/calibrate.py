@@ -172,6 +172,7 @@ def _answer_import(
 @report_folder
 @options.own
 @options.as_json
+@options.long
 @click.option("--table", is_flag=True, help="A table of ratios by token count beside the formula.")
 @click.option(
     "--at",
@@ -242,6 +243,7 @@ def device(
 @report_folder
 @options.own
 @options.as_json
+@options.long
 def link(
     tables: Paths, like: str, out: Path | None, report: Path | None, as_json: bool, own: Paths
 ) -> None:
@@ -301,6 +303,7 @@ def passes(tables: Paths, like: str, out: Path | None, as_json: bool, own: Paths
 @measured_times
 @options.output("--out", type=options.FOLDER, help="Folder for a page.")
 @options.as_json
+@options.long
 @options.own
 def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths) -> None:
     """Hold a device or a link against tables without a fit: errors by operation, part, format,
@@ -335,7 +338,8 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
             files = page_files(page, f"{stem}_score")
             write_files(out, files)
     data = {"profile": name, "errors": [error._asdict() for error in errors]}
-    answer(as_json, lambda: data, lambda: page)
+    lines = [f"page: {out / f'{stem}_score.html'}"] if out else []
+    answer(as_json, lambda: data, lambda: page, *lines)
 
 
 @calibrate.command("engine")
@@ -365,6 +369,7 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
 @options.output("--out", type=options.NEW_FILE, help="Engine (.yaml) to write.")
 @options.overrides
 @options.as_json
+@options.long
 @options.own
 def engine(
     runs: Path,
@@ -441,6 +446,7 @@ def engine(
     "--out", type=options.FOLDER, help="Folder for device.yaml, engine.yaml, scenario.yaml, a page."
 )
 @options.as_json
+@options.long
 @options.own
 def service(
     observations: Paths,
@@ -521,6 +527,7 @@ def _cases(
 @warm_up
 @options.output("--out", type=options.FOLDER, help="Folder for a page, its picture and a CSV.")
 @options.as_json
+@options.long
 @options.own
 def replay(
     observation: Path,
@@ -555,7 +562,8 @@ def replay(
             files = dict(page_files(page, "replayed"))
             files[REQUESTS] = requests_csv(seen)
             write_files(out, files)
-    answer(as_json, lambda: replayed_data(seen), lambda: page)
+    lines = [f"page: {out / 'replayed.html'}"] if out else []
+    answer(as_json, lambda: replayed_data(seen), lambda: page, *lines)
 
 
 @calibrate.command(

@@ -83,6 +83,7 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
             "claims", "figure", "A figure of a paper drawn anew, beside what it prints."
         ),
         "schema": Entry("catalogue", "schema", "JSON Schema of a kind of file, for editors."),
+        "doctor": Entry("doctor", "doctor", "Whether the installation is whole; what is missing."),
     },
 }
 """All commands, by the sections of ``specsim --help``."""

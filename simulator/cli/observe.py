@@ -174,6 +174,7 @@ def _print(observations: Sequence[Observed], out: Path | None) -> None:
     help="Folder for the page, and for each change its prediction.yaml, scenario.yaml and command.",
 )
 @options.as_json
+@options.long
 def what_if(
     sources: Names, like: str | None, texts: Names, own: Paths, out: Path | None, as_json: bool
 ) -> None:
@@ -217,6 +218,7 @@ def what_if(
     help="A picture (.svg, .pdf, .png), a page (.md, .html), or a folder for all of them.",
 )
 @options.as_json
+@options.long
 def verify(
     prediction: Path | None, after: Paths, pairs: tuple[Paths, ...], out: Path | None, as_json: bool
 ) -> None:

@@ -99,6 +99,8 @@ def answer(
 ) -> None:
     """Print plain data as one JSON object, or a page, if there is one, and further lines behind
     it.
+
+    A page whose answer has a standing is printed in brief, unless ``--long`` is asked for.
     """
     if as_json:
         print_json(data())
@@ -106,11 +108,34 @@ def answer(
     if page:
         from rich.console import Console
 
+        from simulator.report.pages.brief import in_brief
         from simulator.report.terminal import print_page
 
-        print_page(page(), Console())
+        shown = page()
+        if shown.standing and _in_brief():
+            told = any(line.startswith(("page:", "figure:")) for line in lines)
+            shown = in_brief(shown, "" if told else _how_to_read(), len(lines))
+        print_page(shown, Console())
     for line in lines:
         click.echo(line)
+
+
+def _in_brief() -> bool:
+    """Return whether a command that has ``--long`` was called without it."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get(LONG) is False
+
+
+def _how_to_read() -> str:
+    """Return which options of the command write a page and print its tables."""
+    flags = []
+    for option in click.get_current_context().command.params:
+        if isinstance(option, Output):
+            flags.append(option.opts[0])
+    for flag in ("--report", "--out"):
+        if flag in flags:
+            return f"{flag} writes a page, --long prints its tables here"
+    return "--long prints the tables here"
 
 
 class Ending(click.Path):
@@ -169,6 +194,8 @@ def _look(context: click.Context, option: click.Parameter, value: Any) -> None:
     context.call_on_close(lambda: setattr(WANTED, name, vars(Wanted())[name]))
 
 
+LONG = "specsim.long"
+"""Where a context keeps whether ``--long`` was typed."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -209,6 +236,20 @@ flavours = click.option(
     metavar="NAME",
     multiple=True,
     help="Only this kind of text; repeatable [default: all].",
+)
+
+
+def _keep_long(context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Keep whether the tables of a page are asked for."""
+    context.meta[LONG] = value
+
+
+long = click.option(
+    "--long",
+    is_flag=True,
+    callback=_keep_long,
+    expose_value=False,
+    help="Print the tables of the page too, not its answer alone.",
 )
 
 

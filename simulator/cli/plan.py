@@ -16,10 +16,13 @@ from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.logs import ROLES
-from simulator.inputs.shell import command_line
+from simulator.inputs.shell import command_line, repeated
 
 if TYPE_CHECKING:
+    from simulator.report.blocks import Page
     from simulator.studies.plan.file import Plan
+    from simulator.studies.plan.question import PlanQuestion
+    from simulator.studies.plan.stated import StatedFleets
 
 LIMIT = re.compile(r"(ttft|tpot|e2e)_(p\d+)")
 """Names of the options that limit a percentile of a time."""
@@ -27,9 +30,11 @@ CLASS_LIMIT = re.compile(r"(ttft|tpot|e2e)(?:_(p\d+))?")
 """The same of a class, whose percentile may be left out."""
 DRAWS = 20
 """Resampled runs of the answer, unless stated."""
-MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
-
-
+FLEET = re.compile(r"(?P<device>[\w./@-]+):(?P<count>[1-9]\d{0,5})")
+"""A fleet as it is stated: a device, and how many of it."""
+PLAN_FILES = (".yaml", ".yml")
+REPEATED = {"classes": "--class", "slos": "--slo"}
+"""Options that may be given several times, by what they are called here."""
 OF_LOGS = ("rate", "requests", "columns")
 """Options about a file of requests, which a workload by name has itself."""
 PERCENTILES = (50, 90, 95, 99)
@@ -55,17 +60,25 @@ def limits(command: options.Command) -> options.Command:
 
 
 @click.command("plan")
-@click.argument("name", metavar="[PLAN]", required=False)
+@click.argument("names", metavar="[PLAN]", nargs=-1)
 @click.option(
     "--model",
-    help="Instead of PLAN: a model of the catalogue, an id of Hugging Face, or a folder with a "
-    "config.json.",
+    help="Instead of PLAN: a model of the catalogue, an id of Hugging Face, quantised or not "
+    "(Qwen/Qwen3-32B-FP8, Qwen/Qwen3-32B-GGUF:Q4_K_M), or a folder with a config.json.",
 )
 @click.option(
     "--device",
     metavar="NAME,NAME:N",
     help="Devices to choose among: h100_sxm,h200_sxm; with a number, so many are owned and no more "
     "are used: h100_sxm:8.",
+)
+@click.option(
+    "--compare",
+    "fleets",
+    multiple=True,
+    metavar="NAME:N...",
+    help="Instead of --device: fleets beside each other, one word each: --compare h100_sxm:4 "
+    "l40s:8 b200:1; which of them do, what each costs, serves and is limited by.",
 )
 @click.option(
     "--traffic",
@@ -93,6 +106,14 @@ def limits(command: options.Command) -> options.Command:
     type=click.IntRange(2, 10_000_000),
     help="So many requests are simulated, those that come closest together; of sessions the first "
     "turns [default: 400].",
+)
+@click.option(
+    "--slo",
+    "slos",
+    multiple=True,
+    metavar="LIMIT",
+    help="A limit in words, any percentile of ttft, tbt, tpot or e2e: 'ttft_ms p95 < 500', 'tpot "
+    "p99 < 40ms'; once for each, or several with commas.",
 )
 @limits
 @click.option(
@@ -143,13 +164,17 @@ def limits(command: options.Command) -> options.Command:
     "[default: 0.8].",
 )
 @options.output(
-    "--out", type=options.FOLDER, help="Folder for a page (.md, .html) and the exports."
+    "--out",
+    type=options.PATH,
+    help="Folder for a page (.md, .html) and the exports; a name that ends in .yaml gets the plan "
+    "file, as --save.",
 )
 @options.pictures
 @options.as_json
+@options.long
 @options.own
 def plan(
-    name: str | None,
+    names: Names,
     overrides: Names,
     seed: int | None,
     draws: int,
@@ -163,55 +188,157 @@ def plan(
     """Which strategy on which hardware, and how many: the cheapest fleet that meets an SLO.
 
     Either PLAN, a name or a YAML file, or a question in one line, every default of which is
-    said in the answer: specsim plan --model Qwen/Qwen3-32B --device h100_sxm,h200_sxm --traffic
-    log.csv --ttft-p95 1s --tpot-p95 40ms
+    said in the answer: specsim plan --model Qwen/Qwen3-32B-FP8 --device h100_sxm,h200_sxm --traffic
+    log.csv --slo 'ttft_ms p95 < 1000, tpot_ms p95 < 40'
 
     Exit code 3 with the nearest miss where no fleet meets it.
     """
+    asked = {option: value for option, value in asked.items() if value not in (None, ())}
+    fleets = asked.pop("fleets", ())
+    words = _words(asked, least_chance, draws, out)
+    if least_chance is not None:
+        changes = (*overrides, f"least_chance={least_chance}")
+    else:
+        changes = overrides
+    if fleets:
+        fleets = (*fleets, *names)
+        words = [*repeated("--compare", fleets), *words]
+        command = command_line("plan", [], overrides, seed, words)
+        with working("reading"):
+            if save:
+                raise _fault("save", save, "is for one answer; leave it out beside --compare")
+            question = _compared_question(asked, fleets, Catalogue(own))
+            compared = _compared(question, fleets, Catalogue(own), changes, seed, draws)
+            page = _fleets_page(compared, command, out)
+        lines = [f"page: {out / 'fleets.html'}   {out / 'fleets.md'}"] if out else []
+        answer(as_json, compared.as_data, lambda: page, *lines)
+        return
+    _answer_plan(
+        names,
+        asked,
+        command_line("plan", names, overrides, seed, words),
+        changes=changes,
+        seed=seed,
+        draws=draws,
+        out=out,
+        save=save,
+        own=own,
+        as_json=as_json,
+    )
+
+
+def _answer_plan(
+    names: Names,
+    asked: PlainData,
+    command: str,
+    *,
+    changes: Names,
+    seed: int | None,
+    draws: int,
+    out: Path | None,
+    save: Path | None,
+    own: Paths,
+    as_json: bool,
+) -> None:
+    """Answer a plan, by its name or as it is asked in the line, and write what is to be kept."""
     from simulator.report.pages.plan import page, write_plan
     from simulator.studies.plan.file import load_plan
     from simulator.studies.plan.study import study, summary
 
     with working("reading"):
-        asked = {option: value for option, value in asked.items() if value not in (None, ())}
-        names = []
-        changes = overrides
-        if least_chance is not None:
-            changes = (*overrides, f"least_chance={least_chance}")
-        if name is None:
-            read = _read(asked, changes, seed, Catalogue(own), save)
+        if len(names) > 1:
+            raise BadInput.at(names[1], "expected one plan; fleets to compare follow --compare")
+        if out and out.suffix in PLAN_FILES:
+            if save:
+                raise _fault("save", save, f"is what --out {out} is, too; leave one of them out")
+            save, out = out, None
+        if not names:
+            read = _planned_line(asked, changes, seed, Catalogue(own), save)
         elif asked or save:
-            raise _asked_beside(name, next(iter(asked), "save"), Catalogue(own))
+            raise _asked_beside(names[0], next(iter(asked), "save"), Catalogue(own))
         else:
-            names.append(name)
-            read = load_plan(name, changes, Catalogue(own), seed)
-        words = []
-        for option, value in asked.items():
-            if option == "classes":
-                words += [word for one in value for word in ("--class", str(one))]
-            else:
-                words += [_typed(option), str(value)]
-        if least_chance is not None:
-            words += ["--least-chance", str(least_chance)]
-        if draws != DRAWS:
-            words += ["--draws", str(draws)]
-        if out:
-            words += ["--out", str(out)]
-        command = command_line("plan", names, overrides, seed, words)
+            read = load_plan(names[0], changes, Catalogue(own), seed)
         answered = study(read, command, draws)
         if out:
             write_plan(answered, out)
     files = []
+    if save:
+        files.append(f"plan: {save}")
     if out:
         exported = ", ".join(answered.exports)
         files.append(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {exported}")
     answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
 
 
+def _words(asked: PlainData, least_chance: float | None, draws: int, out: Path | None) -> list[str]:
+    """Return the options of a line as they can be typed again."""
+    words = []
+    for option, value in asked.items():
+        if option in REPEATED:
+            words += repeated(_typed(option), value)
+        else:
+            words += [_typed(option), str(value)]
+    if least_chance is not None:
+        words += ["--least-chance", str(least_chance)]
+    if draws != DRAWS:
+        words += ["--draws", str(draws)]
+    if out:
+        words += ["--out", str(out)]
+    return words
+
+
+def _compared_question(asked: PlainData, fleets: Names, catalogue: Catalogue) -> "PlanQuestion":
+    """Return the question that fleets are to answer; raises :class:`BadInput` beside ``--device``
+    and for a fleet without a number.
+    """
+    if "device" in asked:
+        message = "says what is owned beside --compare, which does; leave one of them out"
+        raise _fault("device", asked["device"], message)
+    for fleet in fleets:
+        if not FLEET.fullmatch(fleet):
+            message = "expected NAME:N, a device and how many of it, as in h100_sxm:4"
+            raise _fault("compare", fleet, message)
+    return _question(asked | {"device": ",".join(_devices_of(fleets))}, catalogue)
+
+
+def _devices_of(fleets: Names) -> list[str]:
+    """Return the devices of stated fleets, each once."""
+    return list(dict.fromkeys(fleet.rpartition(":")[0] for fleet in fleets))
+
+
+def _compared(
+    question: "PlanQuestion",
+    fleets: Names,
+    catalogue: Catalogue,
+    changes: Names,
+    seed: int | None,
+    draws: int,
+) -> "StatedFleets":
+    """Return how stated fleets do."""
+    from simulator.studies.plan.stated import stated_fleets
+
+    counts = []
+    for fleet in fleets:
+        name, _, count = fleet.rpartition(":")
+        counts.append((_called(name, catalogue), int(count)))
+    return stated_fleets(question, counts, catalogue, changes, seed, draws)
+
+
+def _fleets_page(compared: "StatedFleets", command: str, out: Path | None) -> "Page":
+    """Return the page of stated fleets, written where there is a folder for it."""
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.fleets import page
+
+    shown = page(compared, command)
+    if out:
+        write_files(out, page_files(shown, "fleets"))
+    return shown
+
+
 def _typed(option: str) -> str:
     """Return an option as it is typed: ``--ttft-p95`` of ``ttft_p95``."""
-    if option == "classes":
-        return "--class"
+    if option in REPEATED:
+        return REPEATED[option]
     return f"--{option.replace('_', '-')}"
 
 
@@ -229,7 +356,7 @@ def _fault(option: str, value: object, message: str) -> BadInput:
     return BadInput.at(f"{_typed(option)} {value}", message)
 
 
-def _read(
+def _planned_line(
     asked: PlainData,
     overrides: Names,
     seed: int | None,
@@ -238,14 +365,21 @@ def _read(
 ) -> "Plan":
     """Return the plan of a question, and write it where it is to be kept."""
     from simulator.inputs.writing import write
-    from simulator.studies.plan.question import PlanQuestion, planned, saved
+    from simulator.studies.plan.question import planned, saved
 
-    slo: dict[str, dict[str, float]] = {}
-    for limit in filter(None, map(LIMIT.fullmatch, asked)):
-        option = limit.string
-        time, percentile = limit.groups()
-        of_time = slo.setdefault(f"{time}_ms", {})
-        of_time[percentile] = _milliseconds(option, asked[option])
+    read, document = planned(_question(asked, catalogue), catalogue, overrides, seed)
+    if save:
+        write(save, saved(document, save.parent))
+    return read
+
+
+def _question(asked: PlainData, catalogue: Catalogue) -> "PlanQuestion":
+    """Return the question of a line; raises :class:`BadInput` for what it lacks, and for options
+    that say nothing.
+    """
+    from simulator.studies.plan.question import PlanQuestion
+
+    slo = _slo(asked)
     load = "sessions" if "sessions" in asked else "traffic"
     missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
     classes: dict[str, PlainData] = {}
@@ -261,11 +395,16 @@ def _read(
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
         raise BadInput.at("specsim plan", message)
     requests, said = _asked_load(asked, load, catalogue)
-    owned = _devices(asked["device"])
+    owned: dict[str, int | None] = {}
+    for typed, count in _devices(asked["device"]).items():
+        name = _called(typed, catalogue)
+        owned[name] = count
+        if name != typed:
+            said = (*said, f"{typed}: taken as {name}, the only device that begins so")
     prices = {}
     for device, price in _pairs("price", asked.get("price")):
-        prices[device] = _price(device, price)
-    question = PlanQuestion(
+        prices[_called(device, catalogue)] = _price(device, price)
+    return PlanQuestion(
         model=asked["model"],
         devices=tuple(owned),
         requests=requests,
@@ -280,10 +419,39 @@ def _read(
         link=_link(asked),
         owned={device: count for device, count in owned.items() if count is not None},
     )
-    read, document = planned(question, catalogue, overrides, seed)
-    if save:
-        write(save, saved(document, save.parent))
-    return read
+
+
+def _called(device: str, catalogue: Catalogue) -> str:
+    """Return the name of a device; of the beginning of a single one (``b200``) the whole."""
+    names = catalogue.names("device")
+    begun = [name for name in names if name.startswith(f"{device}_")]
+    if device in names or len(begun) != 1:
+        return device
+    return begun[0]
+
+
+def _slo(asked: PlainData) -> dict[str, dict[str, float]]:
+    """Return the limits of a line, in words and by options, as a plan file has them."""
+    from simulator.studies.plan.limits import read_limit
+
+    slo: dict[str, dict[str, float]] = {}
+    for limit in filter(None, map(LIMIT.fullmatch, asked)):
+        option = limit.string
+        time, percentile = limit.groups()
+        of_time = slo.setdefault(f"{time}_ms", {})
+        of_time[percentile] = _milliseconds(option, asked[option])
+    for text in asked.get("slos", ()):
+        for part in text.split(","):
+            read = read_limit(part)
+            if read is None:
+                message = f"expected 'ttft_ms p95 < 500' or 'tpot p99 < 40ms', got '{part.strip()}'"
+                raise _fault("slo", text, message)
+            of_time = slo.setdefault(read.field, {})
+            known = of_time.setdefault(read.percentile, read.milliseconds)
+            if known != read.milliseconds:
+                name = f"{read.field} {read.percentile}"
+                raise _fault("slo", text, f"{name} is limited twice; state it once")
+    return slo
 
 
 def _class(text: str) -> tuple[str, PlainData]:
@@ -400,6 +568,8 @@ def _milliseconds(option: str, text: str) -> float:
     match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(us|ms|s|min)\s*", text)
     if not match or not float(match[1]):
         raise _fault(option, text, "expected a time with its unit, as in 1s or 40ms")
+    from simulator.studies.plan.limits import MILLISECONDS
+
     milliseconds = float(match[1]) * MILLISECONDS[match[2]]
     return float(f"{milliseconds:.12g}")
 

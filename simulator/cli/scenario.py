@@ -110,6 +110,7 @@ def explain(scenario: str, overrides: Names, seed: int | None, as_json: bool, ow
 @options.overrides
 @options.seed
 @options.as_json
+@options.long
 @options.own
 @options.output(
     "--out",
@@ -120,7 +121,9 @@ def law(
     scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None
 ) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
+    from simulator.report.pages.brief import doubts_of, standing_of
     from simulator.report.pages.law import page
+    from simulator.report.wording import as_sentence
     from simulator.scenario import load
     from simulator.scenario.decision.by_law import by_law
     from simulator.scenario.evaluate import tuned
@@ -146,7 +149,15 @@ def law(
                     )
                 ),
             )
-    answer(as_json, lambda: details, lambda: page(details, decided.decision))
+    lines = [f"page: {out}"] if out else []
+
+    def shown() -> Page:
+        standing = standing_of(loaded.scenario.name, decided, doubts_of(loaded))
+        beware = [("Beware", as_sentence(caution)) for caution in details["cautions"]]
+        standing = replace(standing, more=[*beware, *standing.more])
+        return replace(page(details, decided.decision), standing=standing)
+
+    answer(as_json, lambda: details, shown, *lines)
 
 
 @click.command("run")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from simulator.api.studies import Asked, computed, page_of
+from simulator.api.studies import Asked, computed, page_of, with_standing
 from simulator.cli import options
 from simulator.cli.options import answer, working
 from simulator.core.faults import BadInput
@@ -39,7 +39,7 @@ def study(command: Command) -> Command:
         help="File for the study: a picture (.svg, .pdf, .png), a page with its picture beside it "
         "(.md), or one page with everything (.html).",
     )
-    rest = options.pictures(options.as_json(options.own(command)))
+    rest = options.pictures(options.long(options.as_json(options.own(command))))
     return options.overrides(options.seed(out(rest)))
 
 
@@ -58,7 +58,7 @@ def lettered_study(command: Command) -> Command:
         help="Folder for the page (.md, .html) and its picture, or a file: .svg, .pdf, .png, .md "
         "or .html.",
     )
-    rest = options.pictures(options.as_json(options.own(command)))
+    rest = options.pictures(options.long(options.as_json(options.own(command))))
     return overrides(options.seed(out(rest)))
 
 
@@ -237,6 +237,8 @@ def show(name: str, status: str, given: PlainData) -> None:
             page = page_of(name, result, command)
         if write:
             write(page)
+        if not shown.as_json:
+            page = with_standing(page, asked)
     lines = [_written(name, shown.out)] if shown.out else []
     answer(shown.as_json, result.as_data, lambda: page, *lines)
 

@@ -94,6 +94,7 @@ NAMED_FAULTS = 20
     "--report", type=options.FOLDER, help="Folder for a page, .md and .html, and its files."
 )
 @options.as_json
+@options.long
 @options.overrides
 @options.seed
 @options.own

@@ -144,6 +144,8 @@ class Remark:
     words: str
     rank: int
     """How soon it is left out where there is no room: 0 never."""
+    most_lines: int = 0
+    """Lines behind which its words are cut; 0: as many as they take."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,22 @@ class Brief:
 
     remarks: Sequence[Remark]
     lines: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an answer is worth, for a terminal, which shows a page that has one in brief
+    (:mod:`simulator.report.pages.brief`). Empty words are left out.
+    """
+
+    interval: str = ""
+    """Between what the number of the answer lies."""
+    verdict: str = ""
+    """Whether speculation, or a change, helps, may hurt or hurts."""
+    doubts: Sequence[str] = ()
+    """The numbers that the answer rests on most, the largest uncertainty first."""
+    more: Sequence[tuple[str, str]] = ()
+    """Names and sentences for which there may be room."""
 
 
 @dataclass(frozen=True)
@@ -207,6 +225,8 @@ class Page:
     highlights: Sequence[Highlight] = ()
     brief: Brief | None = None
     """What a terminal shows instead of the answer and the opening."""
+    standing: Standing | None = None
+    """What its answer is worth; None for a page that a terminal shows whole."""
 
     @property
     def blocks(self) -> Iterator[Block]:

@@ -4,6 +4,7 @@ texts are left out.
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich import box
@@ -21,7 +22,6 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
-    Remark,
     Sliders,
     Table,
     Words,
@@ -45,7 +45,8 @@ def print_page(page: Page, console: Console) -> None:
     console.width = min(console.width, WIDEST)
     _say(console, page.title, "bold")
     if page.brief:
-        _show_brief(console, page.brief)
+        more_of_title = len(Text(plain(page.title)).wrap(console, console.width)) - 1
+        _show_brief(console, replace(page.brief, lines=page.brief.lines - more_of_title))
     else:
         _show_opening(console, page)
     for section in page.sections:
@@ -81,22 +82,47 @@ def _show(console: Console, block: Block) -> None:
 def _show_brief(console: Console, brief: Brief) -> None:
     """Print the remarks that there is room for, in their order."""
     width = console.width - max((len(remark.name) for remark in brief.remarks), default=0) - 2
+    wrapped = []
+    for remark in brief.remarks:
+        lines = Text(plain(remark.words)).wrap(console, width)
+        wrapped.append([line.plain.rstrip() for line in lines])
     grid = RichTable.grid(padding=(0, 2, 0, 0))
-    for remark in _with_room(console, brief, width):
-        grid.add_row(Text(remark.name, style="bold"), Text(plain(remark.words)))
+    for place, most in sorted(_allotted(brief, list(map(len, wrapped))).items()):
+        lines_of_it = _cut(wrapped[place], most, width)
+        grid.add_row(Text(brief.remarks[place].name, style="bold"), Text("\n".join(lines_of_it)))
     console.print(grid)
 
 
-def _with_room(console: Console, brief: Brief, width: int) -> list[Remark]:
-    """Return the remarks that are printed, in their order, in lines of ``width`` letters."""
-    left = brief.lines
-    chosen = set()
+def _allotted(brief: Brief, needed: Sequence[int]) -> dict[int, int]:
+    """Return how many lines each remark that is printed gets, by its place; ``needed``: those that
+    it takes.
+
+    What is always said is cut at first; lines that are left complete it, in its order, and then
+    those of other remarks that fit whole.
+    """
+    lines: dict[int, int] = {}
+    for place, remark in enumerate(brief.remarks):
+        if not remark.rank:
+            lines[place] = min(needed[place], remark.most_lines or needed[place])
+    left = brief.lines - sum(lines.values())
+    for place, own in lines.items():
+        more = max(0, min(left, needed[place] - own))
+        lines[place] += more
+        left -= more
     for place, remark in sorted(enumerate(brief.remarks), key=lambda placed: placed[1].rank):
-        lines = len(Text(plain(remark.words)).wrap(console, width))
-        if not remark.rank or lines <= left:
-            chosen.add(place)
-            left -= lines
-    return [remark for place, remark in enumerate(brief.remarks) if place in chosen]
+        if remark.rank and needed[place] <= left:
+            lines[place] = needed[place]
+            left -= needed[place]
+    return lines
+
+
+def _cut(lines: Sequence[str], most: int, width: int) -> list[str]:
+    """Return lines of ``width`` letters, cut behind the most that there may be."""
+    kept = list(lines[:most])
+    if len(lines) > most:
+        last = kept[-1][: max(0, width - 2)]
+        kept[-1] = f"{last.rpartition(' ')[0] or last} …"
+    return kept
 
 
 def _show_table(console: Console, block: Table) -> None:

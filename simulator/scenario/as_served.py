@@ -201,6 +201,7 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
             f"tokens a pass{depends}"
         )
         yield f"batching: {policy.name}, {most}, as {whose} does on {target.device.name} {source}"
+        yield from _said_of_passes(scenario, whose)
     if document.get(CACHING) is not None:
         return
     if not (scenario.requests.varies or scenario.serving.memory.prefix_caching):
@@ -213,6 +214,22 @@ def said_of_engine(scenario: Scenario, document: Document) -> Iterator[str]:
         yield f"prefix caching: off ({source[1:-1]})"
     else:
         yield f"prefix caching: off, as in {whose}, whose requests share no prompts {source}"
+
+
+def _said_of_passes(scenario: Scenario, whose: str) -> Iterator[str]:
+    """Yield whether prompts are cut over passes, and which passes are captured as graphs."""
+    target = scenario.target
+    if target is None:
+        return
+    match scenario.serving.policy:
+        case UnifiedBudget() | ChunkedPrefill():
+            yield f"prompts: cut into chunks that decode beside other requests, as in {whose}"
+        case PrefillFirst(splits_prompts=True):
+            yield f"prompts: in passes of their own, long ones in several, as in {whose}"
+    captured = target.engine.graph_rows
+    if captured:
+        sizes = f"{len(captured):,} sizes up to {captured[-1]:,} rows"
+        yield f"graphs: {sizes} are captured, larger passes are launched eagerly, as in {whose}"
 
 
 def _in_blocks(scenario: Scenario) -> str:

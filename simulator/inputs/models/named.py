@@ -10,6 +10,7 @@ from simulator.core.faults import BadInput, did_you_mean
 from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
 from simulator.inputs.document import read
 from simulator.inputs.models.huggingface import read_config
+from simulator.inputs.models.quantised import quantised
 from simulator.inputs.schema import validate
 
 
@@ -22,6 +23,8 @@ class NamedModel:
     reference: str
     spec: ModelSpec
     published_as: str
+    weights: str = ""
+    """Format of the weights that the name states; empty for none."""
 
     @property
     def known_as(self) -> str:
@@ -30,10 +33,11 @@ class NamedModel:
 
 
 def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
-    """Return the model of a name of the catalogue, an id of Hugging Face, a folder with a
-    ``config.json`` or a GGUF file.
+    """Return the model of a name of the catalogue, an id of Hugging Face, quantised or not, a
+    folder with a ``config.json`` or a GGUF file.
 
-    Raises :class:`BadInput` that says how to get one.
+    Raises :class:`BadInput` that says how to get one, and for an id that leaves the format of its
+    weights open.
     """
     names = catalogue.names("model")
     if name in names:
@@ -52,9 +56,37 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
     there = path.exists()
     if of_a_model or there or name.startswith((".", "/", "~")):
         raise BadInput.at(option, no_file(name, there))
+    if of_quantised := _quantised(name, catalogue, option):
+        return of_quantised
     ids = [id_ for known_file in names.values() for id_ in _spec(known_file).huggingface]
     perhaps = did_you_mean(name, [*ids, *names])
     raise BadInput.at(option, unknown_model(name, perhaps))
+
+
+def _quantised(name: str, catalogue: Catalogue, option: str) -> NamedModel | None:
+    """Return the model of an id that states a format, whoever quantised it; None for another."""
+    taken_apart = quantised(name, option)
+    if taken_apart is None:
+        return None
+    base, weights = taken_apart
+    for id_ in (base, base.rpartition("/")[2]):
+        known = identified(id_, catalogue)
+        if known:
+            reference, spec = known
+            return NamedModel(reference, spec, _published(spec, id_), weights)
+        if id_ in catalogue.names("model"):
+            spec = _spec(catalogue.names("model")[id_])
+            return NamedModel(id_, spec, next(iter(spec.huggingface), ""), weights)
+    return None
+
+
+def _published(spec: ModelSpec, name: str) -> str:
+    """Return the id of a model as its file lists it, its owner named or not."""
+    wanted = name.lower()
+    for known in spec.huggingface:
+        if wanted in (known.lower(), known.lower().partition("/")[2]):
+            return known
+    return name
 
 
 def no_file(name: str, there: bool) -> str:

@@ -47,7 +47,7 @@ def page(result: BudgetStudies) -> Page:
     )
     return Page(
         "Budget of a draft that runs beside its target",
-        answer=f"{'; '.join(map(headline, studies))}.",
+        answer=f"{'; '.join(map(headline, studies))}. {advice(studies)}",
         highlights=list(highlights(studies[0])),
         opening=[picture, Paragraph(LEGEND)],
         sections=[_section(study) for study in studies],
@@ -62,6 +62,15 @@ def headline(study: BudgetStudy) -> str:
         f"{study.scenario}: c = {c}, so the paper's budget is {study.budget} tokens; the most "
         f"verified tokens per second come at {best} by law"
     )
+
+
+def advice(studies: Sequence[BudgetStudy]) -> str:
+    """Return how many tokens a draft should write, in a sentence."""
+    budgets = {study.scenario: study.best("verified", "law") for study in studies}
+    if len(set(budgets.values())) == 1:
+        return f"Write {next(iter(budgets.values()))} tokens."
+    listed = ", ".join(f"{budget} tokens ({scenario})" for scenario, budget in budgets.items())
+    return f"Write {listed}."
 
 
 def highlights(study: BudgetStudy) -> Iterator[Highlight]:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import MultipleLocator
 
+from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
 from simulator.evidence.calibrate import fit
 from simulator.evidence.calibrate.measurements import REASONS
@@ -24,7 +25,16 @@ from simulator.evidence.calibrate.quality import (
     TileStep,
 )
 from simulator.evidence.calibrate.runs import IDENTIFIED, EngineFit, FittedNumber, MeasuredRun
-from simulator.report.blocks import Block, Figure, Listing, Page, Paragraph, Table, sections
+from simulator.report.blocks import (
+    Block,
+    Figure,
+    Listing,
+    Page,
+    Paragraph,
+    Standing,
+    Table,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, ORANGE, VERMILLION, Curve, draw, dress
@@ -215,13 +225,59 @@ def page(name: str, profile: FittedProfile, command: str) -> Page:
     listing = Listing(text(profile.data), "yaml")
     fitted = sections(("Profile", [listing]), terminal=False)
     title = f"{name}: fitted to measurements"
-    return Page(title, opening=opening, sections=fitted, command=command)
+    return Page(
+        title,
+        answer=_fit_answer(profile),
+        opening=opening,
+        sections=fitted,
+        command=command,
+        standing=_fit_standing(profile.errors),
+    )
+
+
+def _fit_answer(profile: FittedProfile) -> str:
+    """Return how far the fit is from its rows, beside the profile that it started from."""
+    fitted = _mean_mape(profile.errors)
+    before = _mean_mape(profile.before)
+    if fitted is None:
+        return ""
+    words = f"Fitted: {number(fitted, 3)} % from the measured times in the mean (MAPE)"
+    if before is None:
+        return f"{words}."
+    return f"{words}, {number(before, 3)} % before."
+
+
+def _mean_mape(errors: Mapping[str, Sequence[FitError]]) -> float | None:
+    """Return the MAPE over all rows, in per cent; None without any."""
+    every = [error for own in errors.values() for error in own]
+    rows = sum(error.rows for error in every)
+    if not rows:
+        return None
+    return ordered_sum(error.mape_percent * error.rows for error in every) / rows
+
+
+def _fit_standing(errors: Mapping[str, Sequence[FitError]]) -> Standing:
+    """Return how far the worst rows are off, and what is fitted least well."""
+    every = [error for own in errors.values() for error in own]
+    if not every:
+        return Standing()
+    worst = max(error.p95_percent for error in every)
+    interval = f"95 % of the rows of every kind are within {number(worst, 3)} %"
+    ranked = sorted(every, key=lambda error: -error.mape_percent)
+    doubts = [f"{error.what}: MAPE {number(error.mape_percent, 3)} %" for error in ranked]
+    return Standing(interval, "", doubts)
 
 
 def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:
     """Return the page of a profile compared with a table of measured times."""
     title = f"{name} against measured times"
-    return Page(title, about=SCORES, opening=[_scores(errors)], command=command)
+    mape = _mean_mape({"": errors})
+    answer = "" if mape is None else f"{number(mape, 3)} % off in the mean (MAPE)."
+    standing = _fit_standing({"": errors})
+    scores = [_scores(errors)]
+    return Page(
+        title, about=SCORES, answer=answer, opening=scores, command=command, standing=standing
+    )
 
 
 class LayerTimes(NamedTuple):
@@ -294,7 +350,17 @@ def engine_page(fitted: EngineFit, name: str) -> Page:
         answer=f"Mean absolute errors: {errors}.",
         opening=[_numbers(fitted.numbers)],
         sections=sections(("Runs", [_runs(fitted.predictions)])),
+        standing=_engine_standing(fitted.numbers),
     )
+
+
+def _engine_standing(numbers: Mapping[str, FittedNumber]) -> Standing:
+    """Return the free numbers with their deviations, those known least first."""
+    ranked = sorted(numbers.items(), key=lambda named: -named[1].left)
+    doubts = []
+    for name, fitted in ranked:
+        doubts.append(f"{name} {number(fitted.value, 3)} ± {number(fitted.deviation, 3)}")
+    return Standing(doubts=doubts)
 
 
 def _numbers(numbers: Mapping[str, FittedNumber]) -> Table:

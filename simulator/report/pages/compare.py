@@ -17,6 +17,7 @@ from simulator.report.blocks import (
     Page,
     Paragraph,
     Section,
+    Standing,
     Strong,
     Table,
     Words,
@@ -24,6 +25,7 @@ from simulator.report.blocks import (
 from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.inputs import resolved_blocks
+from simulator.report.pages import decision as decided
 from simulator.report.panels import (
     GREY,
     dress,
@@ -81,7 +83,42 @@ def page(result: Comparison) -> Page:
         highlights=list(highlights(runs)),
         opening=opening,
         sections=[section for section in sections if section.blocks],
+        standing=_standing(result),
     )
+
+
+def _standing(result: Comparison) -> Standing:
+    """Return what the speed-ups of the runs are worth, by letter, and on what the last one, which
+    is compared with the first, rests.
+    """
+    speedups = []
+    verdicts = []
+    for run in result.runs:
+        if not run.result.scenario.schedule.window:
+            continue
+        low, high = run.interval
+        speedups.append(f"{run.letter} {run.result.speedup:.2f}x ({low:.2f} to {high:.2f})")
+        if run.result.decision:
+            chance = decided.chance_words(run.result.decision.chance)
+            verdicts.append(f"{run.letter} {run.result.decision.verdict} ({chance})")
+    interval = verdict = ""
+    if speedups:
+        interval = f"over plain decoding {', '.join(speedups)}, {whole_share(SHARE)} intervals"
+    if verdicts:
+        verdict = f"speculation: {', '.join(verdicts)}"
+    doubts = []
+    for run in reversed(result.runs):
+        doubts += [f"{run.letter}: {doubt}" for doubt in run.result.doubts[:1]]
+    more = [("Beware", f"{caution}.") for caution in _cautions(result)]
+    return Standing(interval, verdict, doubts, more)
+
+
+def _cautions(result: Comparison) -> list[str]:
+    """Return why numbers may not be comparable, without what runs rest on, which is said by
+    itself.
+    """
+    rests = {f"{run.letter}: {run.result.rests_on}" for run in result.runs}
+    return [caution for caution in result.cautions if caution not in rests]
 
 
 def headline(runs: Sequence[ComparedRun]) -> str:

@@ -89,24 +89,31 @@ def beside(decision: Decision | None) -> str:
 
 def flips(where: Flips) -> str:
     """Return where the speed-up by law is 1, one number changed at a time."""
-    batch = f"up to {where.batch.last:,}"
-    if where.batch.first == where.batch.last == 1:
-        by_batch = "it takes one request at a time"
+    batch = where.batch
+    context = where.context
+    still = []
+    words = []
+    if batch.first == batch.last == 1:
+        words.append("it takes one request at a time")
+    elif batch.turns:
+        words.append(turns(batch, "a batch of"))
     else:
-        by_batch = f"by batch {turns(where.batch, batch)}"
-    context = f"from {where.context.first:,} to {where.context.last:,} tokens"
-    by_context = f"by context {turns(where.context, context)}"
-    return f"{by_batch}; {by_context}; by acceptance {acceptance_turn(where.acceptance)}"
+        still.append(f"no batch up to {batch.last:,}")
+    if context.turns:
+        words.append(turns(context, "a context of", " tokens"))
+    else:
+        still.append(f"no context from {context.first:,} to {context.last:,} tokens")
+    if still:
+        words.append(f"{' and '.join(still)} changes this")
+    return "; ".join([*words, acceptance_turn(where.acceptance)])
 
 
-def turns(along: Along, looked_at: str) -> str:
-    """Return the turns of a speed-up over a number; ``looked_at``: over which of its values."""
-    if not along.turns:
-        return f"nowhere {looked_at}"
+def turns(along: Along, before: str, behind: str = "") -> str:
+    """Return the turns of a speed-up over a number, with words before and behind its values."""
     words = []
     for turn in along.turns:
         side = "faster" if turn.faster else "slower"
-        words.append(f"{side} from {turn.at:,} on")
+        words.append(f"{side} from {before} {turn.at:,}{behind} on")
     return ", ".join(words)
 
 
@@ -114,12 +121,13 @@ def acceptance_turn(turn: AcceptanceTurn) -> str:
     """Return the acceptance at which both are equally fast, beside that of the scenario."""
     if turn.tokens_per_step is None:
         if turn.faster_at_last:
-            return "nowhere: faster even if no draft token is kept"
-        return "nowhere: slower even if every draft token is kept"
+            return "faster even if no draft token is kept"
+        return "slower even if every draft token is kept"
     kept = ""
     if turn.chance is not None:
         kept = f", {whole_share(turn.chance)} of draft tokens kept"
-    return f"at {number(turn.tokens_per_step, 3)} tokens per step{kept} (now {number(turn.now, 3)})"
+    level = f"as fast as plain decoding at {number(turn.tokens_per_step, 3)} tokens per step"
+    return f"{level}{kept} (now {number(turn.now, 3)})"
 
 
 def acceptance(origin: AcceptanceOrigin) -> str:

@@ -9,10 +9,19 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
-from simulator.report.blocks import Block, Bullets, Figure, Highlight, Page, Section, Table
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Section,
+    Standing,
+    Table,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.pages import decision as decided, parallel_methods
+from simulator.report.pages import brief, decision as decided, parallel_methods
 from simulator.report.panels import BLUE, GREY, VERMILLION
 from simulator.report.wording import as_sentence, number, shown
 from simulator.scenario.decision.answer import Decision
@@ -78,7 +87,22 @@ def page(result: MethodComparison | ParallelComparison) -> Page:
         highlights=[*decided.highlights(_first(result)), *highlights(result)],
         opening=[picture, *_reasons(result)],
         sections=[*sections, Section("How to read it", [Bullets(notes)])],
+        standing=_standing(result),
     )
+
+
+def _standing(result: MethodComparison) -> Standing:
+    """Return what the first method rests on, and the verdicts on the others."""
+    if not result.points:
+        return Standing()
+    first, *others = result.points
+    verdict = brief.of_decision(first.decision)
+    clauses = []
+    for point in others:
+        said = f" ({point.decision.verdict})" if point.decision else ""
+        clauses.append(f"{point.method} {point.speedup:.2f}x{said}")
+    more = [("Others", f"{', '.join(clauses)}.")] if clauses else []
+    return Standing("", verdict and f"{first.method} {verdict}", brief.two_of(first.rests_on), more)
 
 
 def _first(result: MethodComparison) -> Decision | None:

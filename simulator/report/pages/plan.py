@@ -23,6 +23,7 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
+    Standing,
     Strong,
     Table,
     sections,
@@ -31,7 +32,7 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, PointLabel, canvas, label_points
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
-from simulator.report.pages import decision as decided, goodput, what_if
+from simulator.report.pages import brief, decision as decided, goodput, what_if
 from simulator.report.panels import VERMILLION, dress, look
 from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
@@ -118,7 +119,31 @@ def page(study: PlanStudy) -> Page:
         ],
         sections=[*everywhere, *in_files],
         command=study.command,
+        standing=standing(study),
     )
+
+
+def standing(study: PlanStudy) -> Standing:
+    """Return how often the SLO is met, whether speculation helps, on what that rests, and why the
+    fleet is that one.
+    """
+    met = study.chance
+    low, high = (whole_share(end) for end in met.interval)
+    interval = (
+        f"the SLO is met in {met.kept} of {met.draws} resampled runs ({whole_share(SHARE)} "
+        f"interval {low} to {high})"
+    )
+    verdict = ""
+    doubts: list[str] = []
+    if study.decision:
+        fleet_, decision = study.decision
+        doubts = list(brief.doubts_of(fleet_.candidate.loaded))
+        verdict = f"{fleet_.candidate.strategy} {brief.of_decision(decision)}"
+    more = list(reasons(study))
+    for topic, words in changes(study):
+        if topic == "With twice the traffic":
+            more.append(("Twice the traffic", as_sentence(words.removesuffix("."))))
+    return Standing(interval, verdict, doubts, more)
 
 
 def _led(sentences_by_topic: Iterable[tuple[str, str]]) -> Bullets:

@@ -23,6 +23,7 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
+    Standing,
     sections,
 )
 from simulator.report.columns import Column, table
@@ -62,6 +63,7 @@ def page(points: SweepTable, base: Scenario, command: str) -> Page:
         sections=[*pictures, *everywhere, *in_files],
         command=command,
         highlights=_highlights(points, chosen),
+        standing=_standing(points, base, chosen),
     )
 
 
@@ -82,6 +84,24 @@ Best: TypeAlias = dict[str, PlainData]
 """What :func:`~simulator.studies.sweep.table.best` returns: by column the value, number and labels
 of the best point.
 """
+
+
+def _standing(points: SweepTable, base: Scenario, chosen: Best) -> Standing:
+    """Return between what the metrics of all points lie, how many points are better than plain
+    decoding, and what to beware of.
+    """
+    frame = points.frame
+    spans = []
+    for metric in chosen:
+        values = frame[metric].dropna()
+        low, high = number(values.min(), 3), number(values.max(), 3)
+        spans.append(f"{label(metric)} {low} to {high}")
+    interval = f"over all points {'; '.join(spans)}; a point has none of its own" if spans else ""
+    verdict = ""
+    if "speedup" in frame and frame["speedup"].notna().any():
+        faster = int((frame["speedup"] > 1.0).sum())
+        verdict = f"faster than plain decoding at {faster:,} of {len(frame):,} points"
+    return Standing(interval, verdict, list(cautions(points, base)))
 
 
 def _answer(chosen: Best) -> str:

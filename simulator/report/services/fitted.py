@@ -11,7 +11,7 @@ from simulator.evidence.live.calibration import (
     PartScore,
     ServiceFit,
 )
-from simulator.report.blocks import Block, Bullets, Page, Paragraph, Table, sections
+from simulator.report.blocks import Block, Bullets, Page, Paragraph, Standing, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, share, signed_share
 from simulator.scenario.live.service import ScenarioFact
@@ -43,7 +43,16 @@ def fitted_page(fit: ServiceFit) -> Page:
         answer=_answer(fit),
         opening=blocks,
         sections=sections(("What the scenarios state", [_facts(fit)])),
+        standing=_standing(fit),
     )
+
+
+def _standing(fit: ServiceFit) -> Standing:
+    """Return which terms the files tell, and which they do not."""
+    told = [term.term.name for term in fit.terms if term.is_identified]
+    kept = [f"{term.term.name}: {term.kept}" for term in fit.terms if term.kept]
+    more = [("Told", f"{', '.join(told)}.")] if told else []
+    return Standing(doubts=kept, more=more)
 
 
 def _title(fit: ServiceFit) -> str:

@@ -13,7 +13,7 @@ from simulator.evidence.live.replayed import (
     TimeAgreement,
 )
 from simulator.inputs.writing import csv_text
-from simulator.report.blocks import Block, Figure, Page, Table, sections
+from simulator.report.blocks import Block, Figure, Page, Standing, Table, sections
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, dress
@@ -46,7 +46,21 @@ def replayed_page(seen: Replayed, command: str = "") -> Page:
             ("What the scenario states", [_facts(seen)]),
         ),
         command=command,
+        standing=_standing(seen),
     )
+
+
+def _standing(seen: Replayed) -> Standing:
+    """Return how far the means of all requests are off, and the worst request of each time."""
+    means = []
+    worst = []
+    for agreement in seen.agreements:
+        name = NAMES[agreement.time]
+        means.append(f"{name} {signed_share(agreement.error)}")
+        row = f"row {agreement.worst_row}"
+        worst.append(f"{name} of {row} {signed_share(agreement.worst_error)} off")
+    interval = f"means of all requests: {', '.join(means)}" if means else ""
+    return Standing(interval, "", worst)
 
 
 def _answer(seen: Replayed) -> str:

@@ -14,6 +14,7 @@ from simulator.report.blocks import (
     Page,
     Paragraph,
     Section,
+    Standing,
     Table,
 )
 from simulator.report.columns import Column, table
@@ -113,7 +114,23 @@ def page(result: WhatIfService, command: str = "") -> Page:
         opening=opening,
         sections=list(_sections(result)),
         command=command,
+        standing=_standing(result),
     )
+
+
+def _standing(result: WhatIfService) -> Standing:
+    """Return what each change does, those that help most first, and what to beware of."""
+    ranked = sorted(result.tries, key=lambda tried: -tried.chance)
+    best = ranked[0].gain(JUDGED_BY)
+    interval = ""
+    if best is not None and best.drawn is not None:
+        low, high = best.drawn.interval(0.8)
+        change = f"time of a whole request {_percent(low)} to {_percent(high)} %"
+        interval = f"{ranked[0].change.typed}: {change} (80 % interval)"
+    verdicts = [f"{each.change.typed} {each.verdict} ({each.chance:.0%})" for each in ranked]
+    assumed = list(dict.fromkeys(words for each in ranked for words in each.change.said))
+    beware = [("Beware", f"{words}.") for words in cautions_of(result)]
+    return Standing(interval, ", ".join(verdicts), assumed, beware)
 
 
 def headline(result: WhatIfService) -> str:

@@ -9,7 +9,16 @@ from simulator.evidence.verified import (
     VerifiedPredictions,
 )
 from simulator.inputs.services.prediction import Bounds
-from simulator.report.blocks import Bullets, Figure, Highlight, Page, Paragraph, Section, Table
+from simulator.report.blocks import (
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Section,
+    Standing,
+    Table,
+)
 from simulator.report.columns import Column, table
 from simulator.report.services.pictures import verified_figure
 from simulator.report.wording import as_sentence, number, plural, signed_share
@@ -63,6 +72,7 @@ def page(result: VerifiedPredictions, command: str = "") -> Page:
             highlights=_highlights(result),
             opening=[_picture(result), numbers_table(pair), Paragraph(LEGEND), *_remarks(pair)],
             command=command,
+            standing=_standing(result),
         )
     sections = []
     for place, pair in enumerate(result.pairs, 1):
@@ -75,12 +85,30 @@ def page(result: VerifiedPredictions, command: str = "") -> Page:
         opening=[_picture(result), table("Ledger", result.ledger(), LEDGER), Paragraph(LEGEND)],
         sections=sections,
         command=command,
+        standing=_standing(result),
     )
 
 
 def _picture(result: VerifiedPredictions) -> Figure:
     title = "What was measured, relative to what was predicted"
     return Figure(title, PICTURE, lambda: verified_figure(result))
+
+
+def _standing(result: VerifiedPredictions) -> Standing:
+    """Return in which intervals what was measured lies, whether signs are right, and which numbers
+    are farthest off.
+    """
+    of_all = result.ledger()[-1]
+    inside = ""
+    if of_all.with_interval:
+        inside = f"{_of(of_all.inside_80, of_all.with_interval)} numbers inside of 80 % intervals"
+        inside += f", {_of(of_all.inside_90, of_all.with_interval)} of 90 %"
+    signs = f"{_of(of_all.signs_right, of_all.signs)} signs as predicted" if of_all.signs else ""
+    numbers = [each for pair in result.pairs for each in pair.numbers if each.error is not None]
+    numbers.sort(key=lambda each: -abs(each.error or 0.0))
+    farthest = [f"{each.number.words} {signed_share(each.error)} off" for each in numbers]
+    beware = [("Beware", f"{words}.") for pair in result.pairs for words in _cautions(pair)]
+    return Standing(inside, signs, farthest, beware)
 
 
 def headline(result: VerifiedPredictions) -> str:
@@ -126,12 +154,18 @@ def _highlights(result: VerifiedPredictions) -> list[Highlight]:
 
 def _remarks(pair: VerifiedPrediction) -> Sequence[Bullets]:
     """Return what a reader has to know of a pair; nothing where that is nothing."""
+    remarks = _cautions(pair)
+    return [Bullets(remarks)] if remarks else []
+
+
+def _cautions(pair: VerifiedPrediction) -> list[str]:
+    """Return what a reader has to know of a pair, in sentences without a full stop."""
     remarks = list(pair.cautions)
     if pair.not_measured:
         names = ", ".join(each.words for each in pair.not_measured)
         noun = plural(len(pair.not_measured), "number")
         remarks.append(f"{noun} predicted, but in none of the files after the change: {names}")
-    return [Bullets(remarks)] if remarks else []
+    return remarks
 
 
 def _right(right: bool | None) -> str:

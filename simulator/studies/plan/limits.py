@@ -1,12 +1,39 @@
 """Limits of a plan, of all requests or of those of a class, and what a run measured there."""
 
+import re
 from typing import NamedTuple
 
 from simulator.core.serving.load.classes import ClassDraw
 from simulator.core.serving.requests import Requests
-from simulator.core.serving.slo import Limit, Slo
+from simulator.core.serving.slo import METRICS, Limit, Slo
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
+
+MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
+"""Units of a time."""
+IN_WORDS = re.compile(
+    rf"(?P<metric>{'|'.join(METRICS)})(?P<in_ms>_ms)?[ _]+(?P<percentile>p[\d.]+)"
+    r"\s*(?:<=?|=)\s*(?P<time>\d+\.?\d*|\.\d+)\s*(?P<unit>us|ms|s|min)?"
+)
+"""A limit as people write it: ``ttft_ms p95 < 500``, ``tpot p99 <= 40ms``."""
+
+
+class LimitInWords(NamedTuple):
+    """Is a limit that was read: field of an :class:`Slo`, percentile and milliseconds."""
+
+    field: str
+    percentile: str
+    milliseconds: float
+
+
+def read_limit(text: str) -> LimitInWords | None:
+    """Return a limit as people write it; None for what is none, or has no unit."""
+    match = IN_WORDS.fullmatch(text.strip().lower())
+    if match is None or bool(match["in_ms"]) == bool(match["unit"]) or not float(match["time"]):
+        return None
+    milliseconds = float(match["time"]) * MILLISECONDS[match["unit"] or "ms"]
+    rounded = float(f"{milliseconds:.12g}")
+    return LimitInWords(f"{match['metric']}_ms", match["percentile"], rounded)
 
 
 class MeasuredLimit(NamedTuple):

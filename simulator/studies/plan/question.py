@@ -266,7 +266,7 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         ("devices",): devices,
         ("hardware",): devices,
         ("scenario", "target", "model"): f"--model {question.model}",
-        ("scenario", "target", "weights"): f"--weights {question.weights}",
+        ("scenario", "target", "weights"): _weights_option(question),
         ("scenario", "requests"): _load_option(question),
         ("apart",): f"--apart {question.apart}",
         ("handover",): f"--link {question.link}",
@@ -279,6 +279,13 @@ def _places(data: Any, question: PlanQuestion) -> Iterator[tuple[Path_, Place]]:
         for end in range(1, len(path) + 1):
             option = of_options.get(path[:end], option)
         yield path, (option, 0, 0)
+
+
+def _weights_option(question: PlanQuestion) -> str:
+    """Return the option that states the format of the weights."""
+    if question.weights:
+        return f"--weights {question.weights}"
+    return f"--model {question.model}"
 
 
 def _typed_devices(question: PlanQuestion) -> Iterator[str]:
@@ -316,6 +323,8 @@ def _said(question: PlanQuestion, target: NamedModel) -> Iterator[str]:
     spec = target.spec
     if not question.weights:
         why = "as published" if _published_in(spec) else DEFAULTS["weights"]["why"]
+        if target.weights:
+            why = f"as {question.model} says"
         yield f"weights: {_format(question, target)} ({why})"
     if spec.cache_format:
         yield f"kv_cache: {spec.cache_format} (as published, with its scales)"
@@ -332,8 +341,15 @@ def _published_in(spec: ModelSpec) -> str | None:
 
 
 def _format(question: PlanQuestion, target: NamedModel) -> str:
-    """Return the format of the target's weights."""
-    return question.weights or _published_in(target.spec) or str(DEFAULTS["weights"]["value"])
+    """Return the format of the target's weights; raises :class:`BadInput` where the id of the
+    model states another one than ``--weights`` does.
+    """
+    stated = question.weights
+    if stated and target.weights and stated != target.weights:
+        message = f"is beside --model {question.model}, which says {target.weights}"
+        raise BadInput.at(f"--weights {stated}", f"{message}; leave one of them out")
+    published = _published_in(target.spec)
+    return stated or target.weights or published or str(DEFAULTS["weights"]["value"])
 
 
 def _called(device: str) -> str:
@@ -435,7 +451,8 @@ def _strategy(
             return None, NO_DRAFT, ""
         draft = find_model(name, catalogue, f"--draft {name}")
         drafter = draft.known_as
-        entry["draft"] = {"model": draft.reference, "weights": DEFAULTS["weights"]["value"]}
+        weights = draft.weights or DEFAULTS["weights"]["value"]
+        entry["draft"] = {"model": draft.reference, "weights": weights}
         words = f"draft {drafter} on the GPUs of its target, one token a pass;"
     if shape == "mtp" and not target.spec.mtp_layers:
         return None, NO_MTP, ""

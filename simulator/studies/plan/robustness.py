@@ -12,6 +12,7 @@ device faster or slower as a whole, log-normal with the spread of its profile
 stand in. The interval is that of Clopper and Pearson for so many draws.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -189,6 +190,13 @@ def chance(chosen: Finding, draws: int = DRAWS) -> Chance:
         kept += keeps(resampled, chosen.replicas)
     ends = binomtest(kept, draws).proportion_ci(SHARE)
     return Chance(kept, draws, Interval(float(ends.low), float(ends.high)))
+
+
+def resampled_runs(chosen: Finding, draws: int = DRAWS) -> Iterator[Finding]:
+    """Yield resampled runs of a fleet, each to its end."""
+    for number in counted(range(draws), "resampled runs"):
+        resampled = chosen.candidate.changed(partial(_resampled, number=number))
+        yield examine(resampled, chosen.replicas, "end")
 
 
 def _resampled(loaded: Loaded, number: int) -> Loaded:

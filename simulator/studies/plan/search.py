@@ -428,11 +428,18 @@ def devices_in_words(finding: Finding) -> str:
 def too_few(plan: Plan, name: str, would: Finding | None) -> str:
     """Return that the owned devices of a name do not do, and which number would."""
     offer = plan.file.devices[name]
-    does = "does" if offer.owned == 1 else "do"
+    return not_enough(offer.owned or 0, name, would, offer.count)
+
+
+def not_enough(count: int, name: str, would: Finding | None, most: int) -> str:
+    """Return that so many devices of a name do not do, and which number would; ``most``: up to
+    how many was looked.
+    """
+    does = "does" if count == 1 else "do"
     if would is None:
-        return f"{offer.owned} x {name} {does} not do, nor {does} {offer.count:,}"
+        return f"{count} x {name} {does} not do, nor {does} {most:,}"
     return (
-        f"{offer.owned} x {name} {does} not do; {devices_in_words(would)} would: "
+        f"{count} x {name} {does} not do; {devices_in_words(would)} would: "
         f"{would.replicas} x {would.candidate.name}"
     )
 

@@ -1,0 +1,198 @@
+"""What studies print on a terminal: the same order, at most ten lines of at most 100 columns."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from io import StringIO
+
+import click
+import pytest
+from click.testing import CliRunner
+from command_tree import every
+from golden import STUDIES
+from hypothesis import given, strategies as st
+from rich.console import Console
+
+from simulator.api.studies import study_names
+from simulator.cli.main import SECTIONS, main
+from simulator.cli.options import LONG
+from simulator.report.blocks import Brief, Highlight, Page, Remark, Standing
+from simulator.report.pages.brief import DOUBTS, LINES, MOST, in_brief, two_of
+from simulator.report.terminal import print_page
+
+ORDER = ("Answer", "Interval", "Verdict", "Uncertain", "Report")
+WIDEST = 100
+LENGTH = 10
+
+
+def printed(page: Page, width: int = WIDEST) -> list[str]:
+    """The lines of a page on a terminal."""
+    text = StringIO()
+    print_page(page, Console(file=text, width=width))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def names(lines: list[str]) -> list[str]:
+    """The names of the remarks, in their order."""
+    return [line.split()[0] for line in lines[1:] if line and not line.startswith(" ")]
+
+
+def with_long(command: click.Command) -> bool:
+    """Whether a command has --long."""
+    return any("--long" in parameter.opts for parameter in command.params)
+
+
+# ---- every study
+
+
+def test_every_study_is_tried_here_and_answers_in_brief() -> None:
+    assert set(STUDIES) == set(study_names())
+    commands = dict(every())
+    for name in [*study_names(), "run", "law", "plan", "sweep", "what-if", "verify"]:
+        assert with_long(commands[name]), name
+    fitting = [name for name in commands if name.startswith("calibrate") and "import" not in name]
+    assert [name for name in fitting if not with_long(commands[name])] == [
+        "calibrate paper",
+        "calibrate passes",
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_every_study_answers_in_ten_lines_in_one_order(name: str) -> None:
+    words = shlex.split(STUDIES[name].words)
+    done = CliRunner().invoke(main, words, env={"COLUMNS": str(WIDEST)}, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) <= LENGTH, done.stdout
+    assert max(map(len, lines)) <= WIDEST, done.stdout
+    told = [remark for remark in names(lines) if remark in ORDER]
+    assert told == [remark for remark in ORDER if remark in told]
+    assert told[0] == "Answer"
+    assert told[-1] == "Report"
+    assert lines[-1].split(maxsplit=1)[1].startswith("--out writes a page, --long prints its")
+
+
+def test_long_prints_what_the_page_says() -> None:
+    words = ["compare", "durations_only", "durations_only", "--set", "B:strategy.gamma=3"]
+    brief = CliRunner().invoke(main, words).stdout
+    long = CliRunner().invoke(main, [*words, "--long"]).stdout
+    assert "Inputs that differ" not in brief
+    assert "Inputs that differ" in long
+    assert "Report" not in names(long.splitlines())
+    assert len(long.splitlines()) > LENGTH
+
+
+# ---- the mechanism
+
+
+def page(**changes: object) -> Page:
+    """A page of every kind of remark."""
+    standing = Standing("a to b", "helps, 96 %", ["x", "y", "z"], [("Why", "it is so.")])
+    whole = Page("title", answer="It is.", standing=standing)
+    return replace(whole, **changes)
+
+
+def test_remarks_have_one_order() -> None:
+    assert printed(in_brief(page(), "--out writes a page")) == [
+        "title",
+        "Answer     It is.",
+        "Interval   A to b.",
+        "Verdict    Helps, 96 %.",
+        "Why        it is so.",
+        "Uncertain  x; y.",
+        "Report     --out writes a page",
+    ]
+
+
+def test_a_verdict_that_the_answer_gives_is_said_once() -> None:
+    answer = "Speculation helps: 96 % chance that it is faster than plain decoding."
+    assert "Verdict" not in names(printed(in_brief(page(answer=answer))))
+
+
+def test_numbers_of_the_page_stand_in_where_nothing_else_is_said() -> None:
+    numbers = [Highlight("3 x", "as fast"), Highlight("2", "points")]
+    alone = page(highlights=numbers, standing=Standing())
+    assert printed(in_brief(alone))[-1] == "Numbers  3 x as fast; 2 points."
+    assert "Numbers" not in names(printed(in_brief(page(highlights=numbers))))
+
+
+sentence = st.lists(st.text("abc", min_size=1, max_size=14), max_size=200).map(" ".join)
+
+
+@given(sentence, sentence, sentence, st.lists(sentence, max_size=4), st.lists(sentence, max_size=3))
+def test_ten_lines_are_never_exceeded(
+    answer: str, interval: str, verdict: str, doubts: list[str], more: list[str]
+) -> None:
+    said = [("More", words) for words in more]
+    shown = page(answer=answer, standing=Standing(interval, verdict, doubts, said))
+    lines = printed(in_brief(shown, "here"))
+    assert len(lines) <= LENGTH
+    assert max(map(len, lines)) <= WIDEST
+    assert names(lines)[-1] == "Report"
+
+
+def test_what_is_always_said_fits() -> None:
+    assert sum(MOST.values()) <= LINES == LENGTH - 1
+    assert tuple(MOST) == ORDER
+
+
+def test_words_are_cut_behind_their_last_line() -> None:
+    remarks = [Remark("A", "one two three four five six", 0, 2), Remark("B", "seven", 1)]
+    assert printed(Page("t", brief=Brief(remarks, 2)), 12)[1:] == ["A  one two", "   three …"]
+    whole = ["A  one two", "   three", "   four five", "   six"]
+    assert printed(Page("t", brief=Brief(remarks, 4)), 12)[1:] == whole
+    assert printed(Page("t", brief=Brief(remarks, 5)), 12)[1:] == [*whole, "B  seven"]
+
+
+@pytest.mark.parametrize(
+    ("said", "two"),
+    [
+        ("", ()),
+        (
+            "largest uncertainty: a (assumed); over its range, x",
+            ("a (assumed); over its range, x",),
+        ),
+        (
+            "largest uncertainty: a (assumed); so; then b (c, -1.0 %), d (e, +2.0 %)",
+            ("a (assumed); so", "b (c, -1.0 %)"),
+        ),
+    ],
+)
+def test_the_two_largest_uncertainties_are_taken(said: str, two: tuple[str, ...]) -> None:
+    assert two_of(said) == two
+    assert len(two) <= DOUBTS
+
+
+def test_a_command_without_the_option_prints_the_page_whole() -> None:
+    context = click.Context(main)
+    assert LONG not in context.meta
+
+
+# ---- lists fit a narrow terminal
+
+
+def listed() -> Iterator[list[str]]:
+    """Commands that list what there is."""
+    yield ["list"]
+    yield ["list", "method"]
+    yield ["list", "device"]
+    yield ["figure"]
+    yield ["--help"]
+
+
+@pytest.mark.parametrize("words", list(listed()), ids=" ".join)
+def test_lists_can_be_read_in_eighty_columns(words: list[str]) -> None:
+    done = CliRunner().invoke(
+        main, words, env={"COLUMNS": "80"}, terminal_width=80, catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_has_a_line_for_every_command() -> None:
+    lines = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout.splitlines()
+    for entries in SECTIONS.values():
+        for name, entry in entries.items():
+            assert any(line.strip().startswith(name) and entry.line in line for line in lines), name

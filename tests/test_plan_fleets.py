@@ -1,0 +1,235 @@
+"""Fleets that are stated beside each other, limits in words, and models whose ids name a format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simulator.cli.main import main
+from simulator.core.cost.formats import FORMATS
+from simulator.core.faults import BadInput, Infeasible
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import find_model
+from simulator.inputs.models.quantised import ENDINGS
+from simulator.report.pages.fleets import headline
+from simulator.scenario import load
+from simulator.scenario.as_served import said_of_engine
+from simulator.studies.plan.file import load_plan
+from simulator.studies.plan.limits import LimitInWords, read_limit
+from simulator.studies.plan.question import planned
+from simulator.studies.plan.search import search
+from simulator.studies.plan.stated import stated_fleets
+from tests.test_question import asked, log, question
+
+CATALOGUE = Catalogue()
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("Qwen/Qwen3-32B", ""),
+        ("Qwen/Qwen3-32B-FP8", "fp8_block"),
+        ("RedHatAI/Qwen3-32B-FP8-dynamic", "fp8"),
+        ("Qwen/Qwen3-32B-AWQ", "int4"),
+        ("Qwen/Qwen3-32B-GPTQ-Int4", "int4"),
+        ("some/Qwen3-32B-GPTQ-Int8", "int8_wo"),
+        ("RedHatAI/Qwen3-32B-quantized.w4a16", "int4"),
+        ("nvidia/Qwen3-32B-NVFP4", "nvfp4"),
+        ("nvidia/Qwen3-32B-FP4", "nvfp4"),
+        ("mlx-community/Qwen3-32B-4bit", "mlx_4"),
+        ("Qwen/Qwen3-32B-GGUF:Q4_K_M", "q4_k_m"),
+        ("unsloth/Qwen3-32B-GGUF:UD-Q4_K_XL", "ud_q4_k_xl"),
+        ("unsloth/Qwen3-32B-UD-Q4_K_XL", "ud_q4_k_xl"),
+        ("qwen3_32b:q8_0", "q8_0"),
+    ],
+)
+def test_the_id_of_a_model_names_the_format_of_its_weights(name: str, weights: str) -> None:
+    model = find_model(name, CATALOGUE, "--model")
+    assert (model.reference, model.published_as) == ("qwen3_32b", "Qwen/Qwen3-32B")
+    assert model.weights == weights
+
+
+def test_every_format_that_an_ending_names_is_one() -> None:
+    for form in ENDINGS.values():
+        assert form.replace("\\1", "4") in FORMATS
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Qwen/Qwen3-32B-GPTQ", "name Qwen/Qwen3-32B-GPTQ-Int4 or Qwen/Qwen3-32B-GPTQ-Int8"),
+        ("Qwen/Qwen3-32B-GGUF", "name Qwen/Qwen3-32B-GGUF:Q4_K_M"),
+        ("Qwen/Qwen3-32B-4bit", "leaves the format of its weights open; name Qwen/Qwen3-32B-GPTQ"),
+        ("Qwen/Qwen3-32B-bnb-4bit", "name Qwen/Qwen3-32B-GPTQ-Int4, Qwen/Qwen3-32B-AWQ"),
+        ("Qwen/Qwen3-32B-GGUF:Q9_X", "'Q9_X' is no quantisation of GGUF"),
+        ("foo/Bar-7B-FP8", "is neither a model of the catalogue"),
+    ],
+)
+def test_an_id_that_leaves_the_format_open_is_refused_with_names_that_do_not(
+    name: str, words: str
+) -> None:
+    with pytest.raises(BadInput) as error:
+        find_model(name, CATALOGUE, f"--model {name}")
+    assert words in str(error.value)
+
+
+def test_a_plan_takes_the_format_of_the_id_and_says_so(tmp_path: Path) -> None:
+    asks = question(tmp_path, model="lmsys/vicuna-7b-v1.3-AWQ", draft="Tiny-Vicuna-1B-AWQ")
+    plan, document = planned(asks, CATALOGUE)
+    assert "weights: int4 (as lmsys/vicuna-7b-v1.3-AWQ says)" in plan.file.assumed
+    assert document.data["scenario"]["target"]["weights"] == "int4"
+    assert document.data["strategies"]["draft_model"]["draft"]["weights"] == "int4"
+    for candidate in plan.candidates:
+        assert candidate.loaded.scenario.target is not None
+        assert candidate.loaded.scenario.target.weights == "int4"
+    done = asked(tmp_path, "--weights", "fp8", model="lmsys/vicuna-7b-v1.3-AWQ")
+    assert done.exit_code == 2
+    assert "--weights fp8: is beside --model lmsys/vicuna-7b-v1.3-AWQ, which says int4" in (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("ttft_ms p95 < 500", ("ttft_ms", "p95", 500.0)),
+        (" TPOT p99 <= 40ms ", ("tpot_ms", "p99", 40.0)),
+        ("e2e p50<2min", ("e2e_ms", "p50", 120_000.0)),
+        ("tbt_p99.9 = 0.1 s", ("tbt_ms", "p99.9", 100.0)),
+        ("ttft p95 < 500", None),
+        ("ttft_ms p95 < 500ms", None),
+        ("ttft p95 < 0ms", None),
+        ("ttft p95 > 500ms", None),
+        ("wait p95 < 1s", None),
+    ],
+)
+def test_limits_are_read_as_people_write_them(
+    text: str, limit: tuple[str, str, float] | None
+) -> None:
+    assert read_limit(text) == (limit and LimitInWords(*limit))
+
+
+def test_limits_in_words_are_those_of_options(tmp_path: Path) -> None:
+    """Three limits, two of them on one time; the same as one option each."""
+    common = ("--requests", "4", "--draws", "1")
+    words = "ttft_ms p95 < 1000, tpot_ms p50 < 60, tpot p99 < 90ms"
+    kept = tmp_path / "words.yaml"
+    spoken = asked(tmp_path, *common, "--slo", words, "--out", str(kept), "--json")
+    assert spoken.exit_code == 0, spoken.output
+    options = ("--tpot-p50", "60ms", "--tpot-p99", "90ms")
+    typed = asked(tmp_path, *common, *options, "--json")
+    assert json.loads(spoken.stdout) == json.loads(typed.stdout)
+    again = CliRunner().invoke(main, ["plan", str(kept), "--draws", "1", "--json"])
+    answer = json.loads(spoken.stdout)
+    assert json.loads(again.stdout)["answer"] == answer["answer"]
+    slo = load_plan(str(kept)).file.slo.model_dump(exclude_none=True)
+    assert slo == {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p50": 60.0, "p99": 90.0}}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--slo", "tpot p95"), "expected 'ttft_ms p95 < 500' or 'tpot p99 < 40ms'"),
+        (("--slo", "ttft p95 < 2s"), "ttft_ms p95 is limited twice; state it once"),
+        (("--compare", "a100_80g_sxm:1"), "says what is owned beside --compare"),
+        (("--out", "a.yaml", "--save", "b.yaml"), "is what --out a.yaml is, too"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = asked(tmp_path, *words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def compared(folder: Path, *fleets: str, **options: str) -> Result:
+    """What a line says of these fleets."""
+    given = {
+        "model": "lmsys/vicuna-7b-v1.3",
+        "traffic": str(log(folder)),
+        "slo": "ttft_ms p95 < 1000, tpot_ms p95 < 60",
+        "requests": "4",
+        "draws": "2",
+    } | options
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    return CliRunner().invoke(main, ["plan", "--compare", *fleets, *words])
+
+
+def test_stated_fleets_stand_in_one_table(tmp_path: Path) -> None:
+    """One A100 does, a card of 8 GB has no room, and two slow ones do not do."""
+    fleets = ("a100_80g_sxm:2", "rtx_4060_ti_8g:4", "l4:1")
+    done = compared(tmp_path, *fleets, slo="ttft_ms p95 < 1000, tpot_ms p95 < 20")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    assert "2 x a100_80g_sxm do for 3.20 USD an hour (1 of them suffice" in words
+    assert "1 x l4 does not do" in words
+    assert "4 x rtx_4060_ti_8g do not do" in words
+
+
+def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
+    asks = question(tmp_path)
+    fleets = stated_fleets(asks, [("a100_80g_sxm", 2)], CATALOGUE, draws=2)
+    (fleet,) = fleets.fleets
+    plan, _ = planned(
+        question(tmp_path, owned={"a100_80g_sxm": 2}),
+        CATALOGUE,
+    )
+    best = search(plan).best
+    assert best
+    assert fleet.fewest
+    assert fleet.fewest.candidate.name == best.candidate.name
+    assert fleet.does
+    assert fleet.usd_per_hour == 2 * 1.6
+    assert fleet.whole
+    assert sum(fleet.whole.devices.values()) == 2
+    between = fleet.interval(lambda finding: finding.cost_usd_per_million_tokens)
+    assert between
+    assert between.low <= fleet.whole.cost_usd_per_million_tokens <= between.high
+    data = fleets.as_data()
+    assert data["fleets"][0]["does"] is True
+    assert data["draws"] == 2
+
+
+def test_what_would_do_is_said_in_a_sentence(tmp_path: Path) -> None:
+    asks = question(tmp_path, slo={"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 25.0}})
+    fleets = stated_fleets(asks, [("l4", 1)], CATALOGUE, draws=1)
+    (fleet,) = fleets.fleets
+    assert not fleet.does
+    assert fleet.carried_per_s is None
+    said = headline(fleets)
+    if fleet.would is None:
+        assert said == "1 x l4 does not do, nor does 128."
+    else:
+        count = fleet.would.devices["l4"]
+        assert said.startswith(f"1 x l4 does not do; {count} x l4 would: ")
+
+
+def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
+    with pytest.raises(Infeasible):
+        stated_fleets(question(tmp_path, model="deepseek_v3"), [("l4", 1)], CATALOGUE, draws=1)
+
+
+@pytest.mark.parametrize("fleet", ["a100_80g_sxm", "a100_80g_sxm:0", "a100_80g_sxm:x"])
+def test_a_fleet_without_a_number_is_refused(tmp_path: Path, fleet: str) -> None:
+    done = compared(tmp_path, fleet)
+    assert done.exit_code == 2
+    assert f"--compare {fleet}: expected NAME:N, a device and how many of it" in done.stderr
+
+
+def test_the_beginning_of_a_single_device_names_it(tmp_path: Path) -> None:
+    done = asked(tmp_path, "--requests", "4", "--draws", "1", "--long", device="b200:1")
+    assert done.exit_code == 0, done.output
+    words = " ".join(done.stdout.split())
+    assert "b200: taken as b200_sxm, the only device that begins so" in words
+    assert asked(tmp_path, device="h100:1").exit_code == 2  # several begin so
+
+
+def test_the_engine_says_what_it_does_with_prompts_and_passes() -> None:
+    loaded = load("vanilla_qwen3_32b_a100", ["serving.policy={name: engine}"])
+    said = "\n".join(said_of_engine(loaded.scenario, loaded.document))
+    assert "prompts: cut into chunks that decode beside other requests, as in engine vllm" in said
+    assert "graphs: 51 sizes up to 512 rows are captured" in said
