@@ -469,3 +469,37 @@ def test_a_second_setup_is_quick(checkout):
 
     ratios = sorted(seconds("dev.py", "setup") / seconds("-c", "") for _ in range(3))
     assert ratios[0] < 20
+
+
+@pytest.mark.parametrize(("fails", "steps"), [("", 5), ("accepted", 2), ("served", 3)])
+def test_exports_are_written_asked_served_kept_and_judged(monkeypatch, fails, steps):
+    """In this order, the engines in an environment of their own; the first failure ends it."""
+    ran = []
+
+    def step(*words):
+        ran.append(words)
+        return 3 if fails and any(fails in str(word) for word in words) else 0
+
+    monkeypatch.setattr(dev, "vllm_python", lambda: Path("/vllm/bin/python"))
+    monkeypatch.setattr(dev, "call", step)
+    monkeypatch.setattr(dev, "call_apart", step)
+    installed = []
+    monkeypatch.setattr(dev, "quietly", lambda *words, hint: installed.append(words))
+    assert dev.exports(judge=False) == (3 if fails else 0)
+    folder = str(dev.ROOT / "build/exports")
+    python = Path("/vllm/bin/python")
+    assert (
+        ran
+        == [
+            ("python", "-m", "benchmarks.exports", "write", folder),
+            (python, "benchmarks.exports.accepted", folder),
+            (python, "benchmarks.exports.served", folder),
+            ("python", "-m", "benchmarks.exports", "keep", folder),
+            ("python", "-m", "benchmarks.exports"),
+        ][:steps]
+    )
+    assert installed[0][3:5] == ("--python", "/vllm")
+    assert installed[0][-4:] == dev.SGLANG
+    ran.clear()
+    assert dev.exports(judge=True) == 0
+    assert ran == [("python", "-m", "benchmarks.exports")]

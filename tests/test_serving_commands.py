@@ -236,6 +236,8 @@ def test_heads_have_options_of_their_own() -> None:
     known = script("vllm", "sessions_day_llama_3_1_8b_16xa100")
     assert '"model": "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"' in known
     assert "# state the checkpoint" not in known
+    assert "# head: yuhuili/EAGLE3-LLaMA3.1-Instruct-8B, which a published mean names" in known
+    assert "# head:" not in written
     block = script("sglang", "dspark_qwen3_4b_h100", "target.engine=sglang", head="some/head")
     assert block.endswith(
         "--speculative-algorithm DSPARK --speculative-draft-model-path some/head \\\n"

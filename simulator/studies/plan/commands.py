@@ -53,6 +53,8 @@ class Served:
     """The draft model; None where another way of drafting is used."""
     head: str
     """Checkpoint of a draft head; empty for none."""
+    head_found: bool
+    """Whether nobody named it, and a published mean does."""
     kind: str
     """The way to draft, among those that the program knows; empty for plain decoding."""
     method: str
@@ -201,13 +203,15 @@ class ServingProgram:
         if method is None:
             return None
         drafted = scenario.draft if kind == "draft_model" else None
-        if kind in HEADS and not head:
+        named = head
+        if kind in HEADS and not named:
             head = known_head(target.model.huggingface, kind)
         return Served(
             scenario=scenario,
             target=target,
             drafted=drafted,
             head=head,
+            head_found=head != named,
             kind=kind,
             method=method,
             loaded=self.loads(target, self.formats),
@@ -228,6 +232,8 @@ class ServingProgram:
         yield f"checkpoint: {served.loaded.words}"
         if served.loaded_draft:
             yield f"draft: {served.loaded_draft.words}"
+        elif served.head_found:
+            yield f"head: {served.head}, which a published mean names for this checkpoint"
         elif served.method and served.kind in HEADS and not served.head:
             yield "state the checkpoint of a head (heads of the plan file): without it none drafts"
         if not served.cache and served.target.kv_cache not in SIXTEEN_BITS:
