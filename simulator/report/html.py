@@ -24,6 +24,7 @@ from simulator.report.blocks import (
     Figure,
     Hyperlink,
     Page,
+    Paragraph,
     Section,
     Sliders,
     Strong,
@@ -97,10 +98,18 @@ def laid_out(page: Page) -> tuple[Front, list[Section]]:
         return [block for block in blocks if block is not picture and block is not sliders]
 
     said = others(page.opening)
-    folded = [Section(RESTS_ON, said[SAID:])]
+    shown = SAID
+    if len(said) > SAID and _leads_on(said[SAID - 1]):
+        shown += 1
+    folded = [Section(RESTS_ON, said[shown:])]
     folded += [Section(section.title, others(section.blocks)) for section in page.sections]
     sections = [section for section in folded if section.blocks]
-    return Front(picture, sliders, said[:SAID]), sections
+    return Front(picture, sliders, said[:shown]), sections
+
+
+def _leads_on(block: Block) -> bool:
+    """Return whether a block is a sentence about the block behind it."""
+    return isinstance(block, Paragraph) and plain(block.words).endswith(":")
 
 
 def as_fragment(page: Page | None, table: str) -> str:

@@ -175,7 +175,7 @@ def _over_k(axes: Axes, study: StreamStudy) -> None:
         legend_columns=2,
     )
     ticks = [point.branching for point in study.whole]
-    labels = [f"{point.branching}\n{point.nodes:,} nodes" for point in study.whole]
+    labels = [f"{point.branching}\n{point.nodes:,}" for point in study.whole]
     axes.set_xticks(ticks, labels)
 
 

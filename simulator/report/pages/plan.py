@@ -33,7 +33,7 @@ from simulator.report.drawing import WIDTH_IN, PointLabel, canvas, label_points
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
 from simulator.report.pages import brief, decision as decided, goodput, what_if
-from simulator.report.panels import VERMILLION, dress, look
+from simulator.report.panels import GREY, dress, look
 from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
 from simulator.scenario import Scenario
@@ -902,7 +902,7 @@ def plan_figure(study: PlanStudy) -> Drawing:
     families = study.search.by_family
     with canvas(max(2.7, 0.8 + 0.17 * len(families)), WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
-        axes.axhline(100.0, color=VERMILLION, lw=1.2, label="SLO")
+        axes.axhline(100.0, color=GREY, lw=1.6, ls="--", label="SLO")
         for place, family in enumerate(families):
             hardware, strategy = family
             colour, marker, line = look(place)

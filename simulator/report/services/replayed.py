@@ -1,6 +1,6 @@
 """The page of an observed log beside its simulation, request by request, with a table of all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.figure import Figure as Drawing
 
@@ -13,7 +13,15 @@ from simulator.evidence.live.replayed import (
     TimeAgreement,
 )
 from simulator.inputs.writing import csv_text
-from simulator.report.blocks import Block, Figure, Page, Standing, Table, sections
+from simulator.report.blocks import (
+    Block,
+    Figure,
+    Highlight,
+    Page,
+    Standing,
+    Table,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, dress
@@ -40,6 +48,7 @@ def replayed_page(seen: Replayed, command: str = "") -> Page:
     return Page(
         title=f"{seen.case.name}: measured and simulated, request by request",
         answer=_answer(seen),
+        highlights=list(_highlights(seen.agreements)),
         opening=opening,
         sections=sections(
             ("Requests", [_requests(seen.requests)]),
@@ -73,6 +82,12 @@ def _answer(seen: Replayed) -> str:
     if seen.case.stretched is None:
         how = "with as many tokens a step as were observed in the mean"
     return f"Median errors of a request: {', '.join(parts)}; {how}."
+
+
+def _highlights(agreements: Sequence[TimeAgreement]) -> Iterator[Highlight]:
+    for agreement in agreements:
+        what = f"median error of a request, {NAMES[agreement.time]}"
+        yield Highlight(share(agreement.median_error), what)
 
 
 def _agreements(agreements: Sequence[TimeAgreement]) -> Table:
