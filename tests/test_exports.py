@@ -28,7 +28,10 @@ from benchmarks.exports.record import (
     record_text,
     undocumented,
 )
+from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.models.named import find_model
 from simulator.report.markdown import as_markdown
+from simulator.studies.plan.checkpoints import published_as, repositories
 from simulator.studies.plan.commands_apart import DYNAMO, scripts_apart
 
 CONFIGS = Path(__file__).parents[2] / "shared/data/model_configs"
@@ -179,6 +182,15 @@ def test_every_checkpoint_of_vllm_has_a_folder(tmp_path: Path) -> None:
             head, _ = head_of(command.words)
             if head:
                 assert (tmp_path / head / "config.json").exists(), command.name
+
+
+def test_a_listed_repository_is_read_as_the_model_and_format_it_is_listed_for() -> None:
+    """``--model`` takes its id, and a plan of that serves it again."""
+    listed = [(base, *pair) for base, held in repositories().items() for pair in held.items()]
+    assert len(listed) >= 15
+    for base, weights, repository in listed:
+        named = find_model(repository, Catalogue(), repository)
+        assert (named.weights, published_as(named.spec)) == (weights, base), repository
 
 
 @pytest.mark.skipif(not CONFIGS.exists(), reason="configurations of served models are not here")
