@@ -99,7 +99,7 @@ def test_a_page_of_budgets_reads_so() -> None:
     assert page.answer == (
         "any: c = 3.20, so the paper's budget is 3 tokens; the most verified tokens per second "
         "come at 2 by law; any: c = 3.20, so the paper's budget is 3 tokens; the most verified "
-        "tokens per second come at 2 by law."
+        "tokens per second come at 2 by law. Write 2 tokens."
     )
     budgets, sequences, unsimulated, _ = tables(page)
     head = ["draft ms", "step ms", "law", "replay", "simul.", "emitted: law", "simul."]
