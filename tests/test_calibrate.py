@@ -1204,7 +1204,7 @@ def test_a_device_from_a_table_to_a_law(tmp_path: Path) -> None:
         ],
     )
     assert law.exit_code == 0, law.output
-    text = call(*arguments, "--quick")
+    text = call(*arguments, "--quick", "--long")
     assert "layer, TP 2" in text
     assert "left out" not in text
 
@@ -1334,7 +1334,13 @@ def test_a_link_and_passes_are_written(tmp_path: Path) -> None:
     ]
     measurements.write(measurements.table(sizes), tmp_path / "link.csv")
     assert "all_reduce, ring, above 1 MB" in call(
-        "link", tmp_path / "link.csv", "--like", "nvlink_a100", "--out", tmp_path / "link.yaml"
+        "link",
+        "--long",
+        tmp_path / "link.csv",
+        "--like",
+        "nvlink_a100",
+        "--out",
+        tmp_path / "link.yaml",
     )
     ring = validate(Link, read(tmp_path / "link.yaml")).all_reduce.ring
     assert ring is not None

@@ -303,7 +303,7 @@ def test_a_picture_of_drafts_reads_so() -> None:
         [
             "draft tokens kept (%)",
             "speed-up over autoregressive decoding",
-            "best window at all points; dots: level with the scenario's draft",
+            "best window at all points; marks: level with the scenario's draft",
             "small, 3.5 ms a token",
             "middle, 3.5 ms a token",
             "big, 3.5 ms a token",
