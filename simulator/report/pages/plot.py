@@ -13,7 +13,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
@@ -132,6 +131,10 @@ def picture(points: SweepTable, plot: Plot) -> Drawing:
             axes.set_visible(False)
         shown = panels[: len(facets)]
         hues = [_text(value) for value in _values(frame, plot.hue)]
+        if plot.value and not plot.hue and _crosses(frame[plot.value], plot.level):
+            quantity, _, _ = label(plot.value).partition(",")
+            level = f"{quantity} = {plot.level:g}"
+            panels[0].plot([], [], color=VERMILLION, lw=2.2, label=level)
         _finish(figure, shown, columns, plot, note, hues)
         if drawn is not None and plot.value:
             figure.colorbar(drawn, ax=shown, label=label(plot.value), shrink=0.9)
@@ -324,7 +327,7 @@ def _contour(panel: _Panel) -> Any:
         values = rows[plot.value]
         low = values.min()
         high = values.max()
-        if low < plot.level <= high:
+        if _crosses(values, plot.level):
             draw_lines = over("contour")
             draw_lines(
                 *data, levels=[plot.level], colors=[line_colour], linewidths=2.2, linestyles=dashes
@@ -349,6 +352,11 @@ def _check_contour(panel: _Panel) -> None:
             if rows[name].nunique() < 2:
                 message = "a contour needs two values on both axes; choose line"
                 raise BadInput.at(panel.points.name, message, name)
+
+
+def _crosses(values: Any, level: float) -> bool:
+    """Return whether a line at ``level`` separates some of the values from others."""
+    return bool(values.min() < level <= values.max())
 
 
 def _side(low: float, high: float, level: float) -> str:
@@ -502,9 +510,6 @@ def _finish(
     """Name the axes at the edges, and put the legend below and the heading above the panels."""
     _name_axes(panels, columns, plot)
     handles = _legend(panels, hues)
-    if plot.kind in ("heatmap", "contour") and not plot.hue:
-        quantity = label(str(plot.value)).partition(",")[0]
-        handles[f"{quantity} = {plot.level:g}"] = Line2D([], [], color=VERMILLION, lw=2.2)
     if handles:
         title = None
         if plot.hue:
