@@ -1,16 +1,21 @@
 """What adaptive verification loses to the best fixed window of the same draft, by simulation.
 
-    python -m benchmarks.adaptive_regret                 # some minutes of one core
+    python -m benchmarks.adaptive_regret --out reports/adaptive        # ten minutes of one core
 
 Batches of 1, 2, 4, ... 512 requests, all arms over the same draws: acceptance by position drawn
 anew for every window, and recorded roll-outs, whose requests walk through the same recordings from
 the same places. Contexts stay as they are, so that a step is priced by its rows alone. A window of
 0 would draft nothing, which the rule never does; plain decoding stands beside it.
+
+Events, too: the same recordings with prompts, contexts that grow, and requests that come and go,
+the fixed windows around the best one beside the rule. Runs of large batches have fewer steps there,
+of more requests each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -21,9 +26,11 @@ from simulator.core.acceptance.cursors import position_of
 from simulator.core.acceptance.sources import odds_of
 from simulator.core.acceptance.tree_replay import RecordedRuns, RunCursor
 from simulator.core.strategies.adaptive_verification import AdaptiveVerification
+from simulator.inputs.writing import write_all
 from simulator.report.markdown import table
 from simulator.scenario import Loaded, Scenario, load
-from simulator.scenario.evaluate import baseline
+from simulator.scenario.evaluate import baseline, simulate, tuned
+from simulator.scenario.outcome import Outcome
 
 STEPS = 20_000
 BATCHES = tuple(1 << power for power in range(10))
@@ -31,6 +38,9 @@ DRAWN = ("adaptive_dflash_qwen3_coder_30b_a3b_h200", ["target.engine=vllm"])
 RECORDED = ("adaptive_rollouts_llama_2_7b_a100", ["acceptance.drafter=draft"])
 STRIDE = 37
 """Positions by which requests that walk through the same recording stand apart."""
+IN_EVENTS = 400_000
+"""Steps of requests in a run of events: those of the run, times its batch."""
+LENGTHS = "prompt_tokens: 300, output_tokens: 512"
 Ints = NDArray[np.int64]
 
 
@@ -41,7 +51,10 @@ class Arms(NamedTuple):
     fixed: Mapping[int, float]
     """By window."""
     adaptive: float
-    plain: float
+    plain: float | None
+    """Plain decoding by law; None where the arms read prompts, too."""
+    steps: int
+    """Of the rule's arm."""
 
     @property
     def best(self) -> int:
@@ -116,7 +129,7 @@ def drawn_arms(steps: int, batches: tuple[int, ...] = BATCHES) -> Iterator[Arms]
             tokens = int(np.minimum(np.arange(window + 1), length) @ kept) + steps * requests
             fixed[length] = tokens / (steps * prices.of(length * requests))
         rate = adaptive / (steps * prices.of(budget))
-        yield Arms(requests, fixed, rate, plain_rate(scenario, requests))
+        yield Arms(requests, fixed, rate, plain_rate(scenario, requests), steps)
 
 
 def _walked(acceptance: RecordedRuns, requests: int) -> list[RunCursor]:
@@ -176,20 +189,53 @@ def recorded_arms(steps: int, batches: tuple[int, ...] = BATCHES) -> Iterator[Ar
         for window in range(1, tuned.window + 1):
             of_all = _fixed_tokens(_walked(acceptance, requests), window, steps)
             fixed[window] = of_all / (steps * prices.of(window * requests))
-        yield Arms(requests, fixed, tokens / seconds, plain_rate(scenario, requests))
+        yield Arms(requests, fixed, tokens / seconds, plain_rate(scenario, requests), steps)
+
+
+def _in_events(requests: int, steps: int, more: tuple[str, ...] = ()) -> Outcome:
+    """Return a run of so many requests at a time, and of about as many steps or more; at its end
+    fewer and fewer are left.
+    """
+    name, settings = RECORDED
+    outputs = 512
+    count = requests * max(4, -(-steps * 2 // outputs))
+    load_of = f"requests={{count: {count}, concurrency: {requests}, {LENGTHS}}}"
+    loaded = tuned(load(name, [*settings, load_of, *more]))
+    outcome, _ = simulate(loaded.scenario, loaded.acceptance())
+    return outcome
+
+
+def event_arms(steps: int, replayed: list[Arms]) -> Iterator[Arms]:
+    """Yield the arms of each batch by events: the rule, and the fixed windows around the best one
+    of the replay.
+
+    ``steps`` of requests are simulated in each, at most as many of a run as the replay had.
+    """
+    for before in replayed:
+        requests = before.requests
+        long = min(before.steps, steps // requests)
+        fixed = {}
+        for window in before.fixed:
+            if abs(window - before.best) <= 1:
+                stated = f"strategy.budget_tokens={{{requests}: {requests * window}}}"
+                fixed[window] = _in_events(requests, long, (stated,)).tokens_per_s
+        ran = _in_events(requests, long)
+        yield Arms(requests, fixed, ran.tokens_per_s, None, ran.steps)
 
 
 def page(arms: list[Arms]) -> str:
     """Return the arms of all batches as a table."""
-    header = ["requests", "best fixed window", "its tokens/s", "adaptive", "regret", "plain"]
+    header = ["requests", "steps", "best fixed window", "its tokens/s", "adaptive"]
+    header += ["regret", "plain"]
     rows = [
         [
             str(one.requests),
+            f"{one.steps:,}",
             str(one.best),
             f"{one.fixed[one.best]:,.0f}",
             f"{one.adaptive:,.0f}",
             f"{one.regret:+.2%}",
-            f"{one.plain:,.0f}",
+            "" if one.plain is None else f"{one.plain:,.0f}",
         ]
         for one in arms
     ]
@@ -199,13 +245,32 @@ def page(arms: list[Arms]) -> str:
 @click.command()
 @click.option("--steps", default=STEPS, show_default=True, help="Steps of each arm.")
 @click.option("--batch", "batches", multiple=True, type=int, help="Requests; 1 to 512 by default.")
-def main(steps: int, batches: tuple[int, ...]) -> None:
+@click.option(
+    "--events", default=IN_EVENTS, show_default=True, help="Steps of requests by events; 0: none."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the page.")
+def main(steps: int, batches: tuple[int, ...], events: int, out: Path | None) -> None:
     """Print what adaptive verification loses to the best fixed window, batch by batch."""
     chosen = batches or BATCHES
-    click.echo(f"Chances of positions, drawn anew in each of {steps:,} steps ({DRAWN[0]}):\n")
-    click.echo(page(list(drawn_arms(steps, chosen))))
-    click.echo(f"\nChances of tokens, {steps:,} steps through recordings ({RECORDED[0]}):\n")
-    click.echo(page(list(recorded_arms(steps, chosen))))
+    paragraphs = ["# What adaptive verification loses to the best fixed window"]
+
+    def say(words: str, arms: list[Arms]) -> None:
+        paragraphs.extend((words, page(arms)))
+        click.echo(f"{words}\n\n{page(arms)}\n")
+
+    by_position = list(drawn_arms(steps, chosen))
+    say(f"Chances of positions, drawn anew in each of {steps:,} steps ({DRAWN[0]}):", by_position)
+    by_token = list(recorded_arms(steps, chosen))
+    say(f"Chances of tokens, {steps:,} steps through recordings ({RECORDED[0]}):", by_token)
+    if events:
+        of_events = list(event_arms(events, by_token))
+        say(
+            f"The same by events ({LENGTHS}), fixed windows around the best one:",
+            of_events,
+        )
+    paragraphs.append("Command: `python -m benchmarks.adaptive_regret --out reports/adaptive`")
+    if out:
+        write_all({out / "regret.md": "\n\n".join(paragraphs) + "\n"})
 
 
 if __name__ == "__main__":
