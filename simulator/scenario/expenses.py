@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from simulator.core.cost.device import Device
 from simulator.core.numeric import ordered_sum, quotient
+from simulator.core.strategies.common.capabilities import draft_devices
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.pools import pool_names, pool_scenarios
@@ -23,8 +24,8 @@ class RentedDevices(NamedTuple):
     lanes: tuple[str, ...]
     """Names of the lanes that are busy while these devices work."""
     device: Device
-    number: int
-    """How many there are."""
+    number: float
+    """How many there are; a part of one where several replicas share it."""
 
 
 class Expenses(NamedTuple):
@@ -69,12 +70,13 @@ def rented_devices(scenario: Scenario) -> Iterator[RentedDevices]:
     draft = scenario.draft
     if target:
         staged = scenario.schedule.traits.staged
-        for number, place in enumerate(target.on_stages or (target,), start=1):
+        for stage, place in enumerate(target.on_stages or (target,), start=1):
             # prompts pass all stages on the target's lane
-            lanes = ("target", f"stage {number}") if staged else ("target",)
+            lanes = ("target", f"stage {stage}") if staged else ("target",)
             yield RentedDevices(lanes, place.device, target.tensor_parallel)
     if draft and scenario.schedule.needs.draft_model and not scenario.one_lane:
-        yield RentedDevices(("draft",), draft.device, draft.tensor_parallel)
+        number = draft.tensor_parallel * draft_devices(scenario.strategy, 1)
+        yield RentedDevices(("draft",), draft.device, number)
 
 
 def usd_per_hour(devices: Iterable[RentedDevices]) -> float | None:

@@ -17,7 +17,7 @@ B N / (M + N) requests each. At low batches a drafter is free anyway, and decoup
 ``specsim methods --parallel`` says from which batch down.
 """
 
-from math import ceil
+from math import ceil, gcd
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -61,3 +61,8 @@ class SpecActor(WindowAhead):
     def draft_devices(self, requests: int) -> float:
         """Return the drafters for each verifier."""
         return self.drafters / self.verifiers
+
+    @property
+    def sharing_targets(self) -> int:
+        """Return the fewest verifiers that have a whole number of drafters."""
+        return self.verifiers // gcd(self.drafters, self.verifiers)

@@ -49,11 +49,13 @@ from simulator.studies.plan.export import DraftLengths, WindowSchedule, is_bette
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up
 from simulator.studies.plan.limits import limit_name
+from simulator.studies.plan.loads import BestUse
 from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
 from simulator.studies.plan.split_or_not import SplitOrNot, goodput_per_s
 from simulator.studies.plan.study import LawPoint, PlanStudy
+from simulator.studies.plan.throughput import offered_per_s
 
 NAME, PICTURE, SCENARIO = "plan", "plan.svg", "scenario.yaml"
 REQUESTS = ("traffic.csv", "sessions.csv")
@@ -493,8 +495,34 @@ def changes(study: PlanStudy) -> Iterator[tuple[str, str]]:
     """
     for case in study.sensitivity:
         yield f"With {case.change}", f"{outcome(case)}."
+    if study.loads:
+        yield "At other loads", loads_words(study)
     if study.break_even is not None:
         yield "Against plain decoding", break_even_words(study.break_even)
+
+
+def loads_words(study: PlanStudy) -> str:
+    """Return how the devices are best used, from which load on otherwise, and the load of the
+    plan.
+    """
+    first = study.loads[0]
+    devices = " + ".join(f"{count} x {name}" for name, count in first.devices.items())
+    words = [f"by law tokens come soonest from {devices} as {_used(first)}"]
+    for use in study.loads[1:]:
+        rate = number(use.from_per_s, 3)
+        words.append(f"from {use.from_requests:,} at a time on ({rate} a second) as {_used(use)}")
+    chosen = study.chosen
+    planned = number(offered_per_s(chosen.candidate.loaded), 3)
+    at_a_time = chosen.replicas * chosen.mean_batch
+    return (
+        f"{'; '.join(words)}. Planned are {planned} a second; the answer decodes {at_a_time:,} at "
+        "a time."
+    )
+
+
+def _used(use: BestUse) -> str:
+    """Return how devices are used, in words."""
+    return f"{use.replicas} x {_words(use.candidate)}"
 
 
 def outcome(case: Sensitivity) -> str:

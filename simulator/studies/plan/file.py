@@ -26,6 +26,7 @@ from simulator.core.plain import PlainData
 from simulator.core.quantities import Frozen, Positive, replace_nested
 from simulator.core.serving.load.arrivals import Daily
 from simulator.core.serving.slo import Limit, Slo
+from simulator.core.strategies.common.capabilities import sharing_targets
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document, in_a_line
 from simulator.inputs.schema import validate
@@ -156,9 +157,9 @@ class Candidate:
     """The values of the fields that are varied, by dotted field."""
     loaded: Loaded = field(repr=False, compare=False)
     devices: Mapping[str, int]
-    """The number of devices of one replica, by name."""
+    """The number of devices of one replica, by name; of ``sharing`` where these share some."""
     price_usd_per_hour: float
-    """Price of one replica (USD per hour)."""
+    """Price of these devices (USD per hour)."""
     most_replicas: int
     """The most replicas within the devices that may be used; 0 where one alone needs more."""
     most_to_rent: int
@@ -167,6 +168,16 @@ class Candidate:
     """The fewest replicas that are looked at."""
     split: FleetSplit | None = None
     """Its replicas where prefill and decode are apart; None where each does both."""
+    sharing: int = 1
+    """Replicas that share devices of their draft, and are rented together."""
+
+    def fleet_devices(self, replicas: int) -> dict[str, int]:
+        """Return the number of devices of so many replicas, by name."""
+        return {name: count * replicas // self.sharing for name, count in self.devices.items()}
+
+    def fleet_usd_per_hour(self, replicas: int) -> float:
+        """Return the price of so many replicas (USD per hour)."""
+        return replicas * self.price_usd_per_hour / self.sharing
 
     @property
     def sizes(self) -> list[int]:
@@ -174,8 +185,11 @@ class Candidate:
         if self.split:
             return [sum(self.split)]
         router = self.loaded.scenario.serving.router
-        rented = range(self.fewest, self.most_replicas + 1)
-        return [replicas for replicas in rented if router.refusal(replicas) is None]
+        sizes = []
+        for replicas in range(self.fewest, self.most_replicas + 1):
+            if replicas % self.sharing == 0 and router.refusal(replicas) is None:
+                sizes.append(replicas)
+        return sizes
 
     @property
     def family(self) -> tuple[str, str]:
@@ -474,6 +488,9 @@ def _split(sources: _Sources, whole: Candidate, scenario: Document) -> Candidate
     where = document.place(("apart",))
     target = whole.loaded.scenario.target
     handover: PlainData = deepcopy(file.handover)
+    if whole.sharing > 1:
+        message = "replicas that share devices of their draft are not split"
+        raise BadInput.at(file.name, message, "apart")
     link = scenario.get(("target", "link"))
     if "link" not in handover and isinstance(link, dict):
         handover["link"] = deepcopy(link)
@@ -534,12 +551,24 @@ def _candidate(
     priced = _priced(file, loaded)
     _check_waiting(priced.scenario, document)
     devices = devices_of(scenario)
+    sharing = sharing_targets(scenario.strategy)
     _check_devices(sources, devices, hardware)
     offers = [(file.devices[name], count) for name, count in devices.items()]
     price = ordered_sum(offer.price_usd_per_hour.value * count for offer, count in offers)
-    usable = min([file.replicas, *(offer.usable // count for offer, count in offers)])
-    to_rent = min([file.replicas, *(offer.count // count for offer, count in offers)])
-    candidate = Candidate(hardware, strategy, settings, priced, devices, price, usable, to_rent)
+    most = file.replicas // sharing
+    usable = min([most, *(offer.usable // count for offer, count in offers)])
+    to_rent = min([most, *(offer.count // count for offer, count in offers)])
+    candidate = Candidate(
+        hardware,
+        strategy,
+        settings,
+        priced,
+        devices,
+        price,
+        usable * sharing,
+        to_rent * sharing,
+        sharing=sharing,
+    )
     if usable and not candidate.sizes:
         refusal = scenario.serving.router.refusal(usable) or ""
         raise document.refusal(("scenario", "serving", "router"), refusal)
@@ -602,10 +631,13 @@ def _check_devices(sources: _Sources, devices: Mapping[str, int], hardware: str)
 
 
 def devices_of(scenario: Scenario) -> Counter[str]:
-    """Return the number of devices that one replica rents, by name."""
+    """Return the number of devices that one replica rents, by name; or as many replicas as share
+    some of them.
+    """
     devices: Counter[str] = Counter()
+    sharing = sharing_targets(scenario.strategy)
     for group in rented_devices(scenario):
-        devices[group.device.name] += group.number
+        devices[group.device.name] += round(sharing * group.number)
     return devices
 
 

@@ -84,13 +84,12 @@ class Finding:
     @property
     def devices(self) -> dict[str, int]:
         """Return the number of devices of all replicas together, by name."""
-        counts = self.candidate.devices.items()
-        return {name: count * self.replicas for name, count in counts}
+        return self.candidate.fleet_devices(self.replicas)
 
     @property
     def cost_usd_per_hour(self) -> float:
         """Return the price of all replicas together (USD per hour)."""
-        return self.replicas * self.candidate.price_usd_per_hour
+        return self.candidate.fleet_usd_per_hour(self.replicas)
 
     @property
     def tightest(self) -> MeasuredLimit:
@@ -194,7 +193,7 @@ class Search:
         """
         for finding in self.findings:
             placed = finding.candidate.placed == chosen.candidate.placed
-            if placed and finding.replicas == chosen.replicas - 1:
+            if placed and finding.replicas == chosen.replicas - chosen.candidate.sharing:
                 return finding.missed
         return None
 
@@ -293,7 +292,7 @@ def _by_cost(
 
 def _usd_per_hour(candidate: Candidate, replicas: int) -> float:
     """Return the price of so many replicas, so that equal ones compare as equal."""
-    return round(replicas * candidate.price_usd_per_hour, 6)
+    return round(candidate.fleet_usd_per_hour(replicas), 6)
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:

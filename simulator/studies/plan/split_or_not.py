@@ -66,7 +66,7 @@ def split_or_not(searched: Search, chosen: Finding) -> SplitOrNot | None:
     recommended = filter(searched.recommended, splits)
     cheapest = min(recommended, key=rank, default=None)
     replicas = max(2, chosen.replicas)
-    devices = {name: count * replicas for name, count in chosen.candidate.devices.items()}
+    devices = chosen.candidate.fleet_devices(replicas)
     whole = [entry for entry in plan.candidates if _alike(entry, chosen.candidate)]
     templates = [entry for entry in plan.apart if _alike(entry, chosen.candidate)]
     say("the same devices together, and apart")
@@ -107,8 +107,9 @@ def _with_devices(
     """Yield the candidates of which some replicas have exactly these devices, with their number."""
     for candidate in candidates:
         one = candidate.devices
-        replicas = min(devices.get(name, 0) // count for name, count in one.items())
-        if devices == {name: count * replicas for name, count in one.items()}:
+        units = min(devices.get(name, 0) // count for name, count in one.items())
+        replicas = units * candidate.sharing
+        if devices == candidate.fleet_devices(replicas):
             yield candidate, replicas
 
 

@@ -30,6 +30,7 @@ from simulator.studies.plan.export import (
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.limits import limit_name, limits_of
+from simulator.studies.plan.loads import BestUse, best_uses
 from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance, sensitivity
 from simulator.studies.plan.search import (
     Finding,
@@ -101,6 +102,10 @@ class PlanStudy:
     """
     split: SplitOrNot | None
     """The devices of the answer together and split; None where the plan splits nothing."""
+    loads: tuple[BestUse, ...]
+    """What the devices are best used for by requests at a time; empty where no strategy of the plan
+    decouples drafters.
+    """
     break_even: BreakEven | None
     schedule: WindowSchedule | None
     adaptive: Finding | None
@@ -207,6 +212,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         decision=decided,
         enough=enough(searched),
         split=split_or_not(searched, chosen),
+        loads=best_uses(plan, chosen),
         break_even=even,
         schedule=table,
         adaptive=verified,
@@ -343,6 +349,7 @@ def summary(answered: PlanStudy) -> PlainData:
         "headroom": answered.headroom.as_data(),
         "owned": owned_data(answered),
         "split": split_data(answered.split),
+        "loads": [use.as_data() for use in answered.loads],
         "cache_cost": cost_data(answered.cache_cost),
         "longer": {
             "requests": longer.requests,

@@ -381,6 +381,13 @@ class DraftsElsewhere(ABC):
     def draft_devices(self, requests: int) -> float:
         """Return how many times the draft's devices are there for ``requests`` at one target."""
 
+    @property
+    def sharing_targets(self) -> int:
+        """Return the targets that share devices of the draft, which are a whole number of these; 1
+        by default.
+        """
+        return 1
+
 
 def caches_of_draft(strategy: Strategy) -> float:
     """Return how many caches of a request lie beside the draft's weights; 1 by default."""
@@ -396,3 +403,12 @@ def draft_devices(strategy: Strategy, requests: int) -> float:
     if isinstance(strategy, DraftsElsewhere):
         return strategy.draft_devices(requests)
     return 1.0
+
+
+def sharing_targets(strategy: Strategy) -> int:
+    """Return how many targets share devices of the draft, which are a whole number of these; 1 by
+    default.
+    """
+    if isinstance(strategy, DraftsElsewhere):
+        return strategy.sharing_targets
+    return 1
