@@ -196,8 +196,10 @@ class RecordedDrafting(Positioned, Forking):
         verdict.
         """
         accepted = min(self.request.run[self.position], proposal.tokens)
-        self._move(accepted + 1)
-        return Verdict(accepted, accepted + 1, False, False)
+        whole = accepted == proposal.tokens and not proposal.bonus
+        committed = accepted if whole else accepted + 1
+        self._move(committed)
+        return Verdict(accepted, committed, False, False)
 
     def _move(self, tokens: int) -> None:
         self.position = (self.position + tokens) % len(self.request.run)

@@ -249,13 +249,7 @@ class DuoDecoding(
         if not facts.stated or self.fixed == 1 or (self.fixed and self.first_rate is not None):
             return
         if self.fixed:
-            yield (
-                "first_rate",
-                (
-                    f"is required with stated acceptance and {self.fixed} sequences: how often one "
-                    "begins right"
-                ),
-            )
+            yield lacks_first_rate(self.fixed)
         else:
             yield (
                 "sequences",
@@ -377,16 +371,8 @@ class DuoDecoding(
         One after another a sequence of n tokens takes n passes, all but the first one less, as its
         first token is known; where the number is dynamic, it is known after two.
         """
-        length = self.gamma // sequences
         seen = 2 if self.fixed is None and self.gamma > 1 else 1
-        if not self.batched or sequences == 1:
-            return {1: max(length, seen) + (sequences - 1) * (length - 1)}
-        passes = Counter({1: seen})
-        if length > 1 and seen == 2:
-            passes[sequences - 1] += 1
-        if length > seen:
-            passes[sequences] += length - seen
-        return dict(passes)
+        return passes_of(self.gamma, sequences, seen, self.batched)
 
     def phases(self, cost: Cost, step: Step) -> dict[str, Phase]:
         """Return the pass of the target, the drafting of all sequences with the copies between
@@ -527,3 +513,29 @@ class DuoDecoding(
         return until_shown(
             cap, rights, {tail: behind.drafts for tail, behind in by_tail.items()}, tails, seconds
         )
+
+
+def lacks_first_rate(sequences: int) -> Finding:
+    """Return what stated acceptance does not say of several sequences."""
+    return (
+        "first_rate",
+        (
+            f"is required with stated acceptance and {sequences} sequences: how often one begins "
+            "right"
+        ),
+    )
+
+
+def passes_of(budget: int, sequences: int, seen: int, batched: bool) -> dict[int, int]:
+    """Return the number of draft passes by their rows, for one request: sequences one after
+    another, or ``batched`` in passes that they share; ``seen`` passes tell how many there are.
+    """
+    length = budget // sequences
+    if not batched or sequences == 1:
+        return {1: max(length, seen) + (sequences - 1) * (length - 1)}
+    passes = Counter({1: seen})
+    if length > 1 and seen == 2:
+        passes[sequences - 1] += 1
+    if length > seen:
+        passes[sequences] += length - seen
+    return dict(passes)

@@ -173,7 +173,7 @@ class Pearl(DraftsBeside, TellsCourses, Strategy[PearlDurations], Tunable):
 
     def _kind(self, post: int, pre: int, window: int, prompts: int = 0) -> Kind:
         """Return the kind of a step with so many requests in post- and in pre-verify."""
-        noted = None if window == self.gamma else window
+        noted = None if window == self.window else window
         return intern_kind("step", post, pre, window=noted, prompts=prompts)
 
     def settle(self, states: Sequence[State]) -> list[Progress]:
@@ -184,14 +184,19 @@ class Pearl(DraftsBeside, TellsCourses, Strategy[PearlDurations], Tunable):
         for state in states:
             proposed = state.proposed or 1
             written = state.window or 0
-            accepted, committed, _, _ = state.cursor.judge(intern_chain(proposed, False))
+            accepted, committed = self._judged(state, proposed)
             state.context += committed
             if accepted == proposed:
-                state.pending = min(state.pending - proposed + written, self.gamma - 1)
+                state.pending = min(state.pending - proposed + written, self.window - 1)
             else:
                 state.pending = 0
             settled.append(intern_progress(committed, committed, accepted, proposed))
         return settled
+
+    def _judged(self, state: State, proposed: int) -> tuple[int, int]:
+        """Return how many of the proposed tokens are right, and how many that commits."""
+        accepted, committed, _, _ = state.cursor.judge(intern_chain(proposed, False))
+        return accepted, committed
 
     def course_window(self, requests: int) -> int | None:
         """Return the window of this batch."""
@@ -237,7 +242,7 @@ class Pearl(DraftsBeside, TellsCourses, Strategy[PearlDurations], Tunable):
         drafted = [cost.prefill("draft", step.prompts)] if step.prompts.sequences else []
         exchange = Phase(0.0, {})
         if window:
-            drafted.append(together(self._pass(cost, requests, step.rows.kv_tokens), times=window))
+            drafted.append(self._drafted(cost, requests, step.rows.kv_tokens))
             exchange = cost.rendezvous(
                 "fv", step.rows.logit_rows, requests * (window + 1) * self.token_bytes
             )
@@ -246,6 +251,10 @@ class Pearl(DraftsBeside, TellsCourses, Strategy[PearlDurations], Tunable):
             "draft": together(*drafted),
             "exchange": exchange,
         }
+
+    def _drafted(self, cost: Cost, requests: int, kv_tokens: int) -> Phase:
+        """Return the passes in which the next windows of all requests are written."""
+        return together(self._pass(cost, requests, kv_tokens), times=self.window_for(requests))
 
     def _pass(self, cost: Cost, requests: int, kv_tokens: int) -> Phase:
         """Return one pass of the draft over a row of each request."""
