@@ -46,9 +46,9 @@ def test_a_request_goes_to_and_fro_between_one_row_and_a_tail() -> None:
 
 
 def test_one_of_two_sequences_begins_right_by_its_rank() -> None:
-    """Six tokens in two sequences of three. Behind the first token ranks are 1, 0, 0, 0, 2, 0: the second
-    sequence begins right, so that two tokens are unverified; both and the next first one are right,
-    then the two behind that are not.
+    """Six tokens in two sequences of three. Behind the first token ranks are 1, 0, 0, 0, 2, 0: the
+    second sequence begins right, so that two tokens are unverified; both and the next first one are
+    right, then the two behind that are not.
     """
     strategy = DuoDecodingBatch(gamma=6, sequences=2)
     verdicts = strategy.reads(Replay(trace_of([0, 1, 0, 0, 0, 2, 0])))
