@@ -27,8 +27,8 @@ def longest_beside_s(
 
     ``serial_step_s`` are those of passes of the target and of a draft on its own device in turn,
     which bring ``serial_tokens`` a step; a step beside each other brings ``tokens`` and has an
-    exchange of ``exchange_s`` behind it. Where a pass of the target takes longer than this itself, it
-    never does.
+    exchange of ``exchange_s`` behind it. Where a pass of the target takes longer than this itself,
+    it never does.
     """
     return tokens / serial_tokens * serial_step_s - exchange_s
 
