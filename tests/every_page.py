@@ -27,6 +27,7 @@ from tests.test_calibrate_service import DRAFTING, EFFICIENCIES, ENGINE, device,
 from tests.test_claims_page import BOUND_AT_ENDS, REFUTED
 from tests.test_engines import SET, table as runs_table
 from tests.test_ledger import CHAIN, HEAD, table as ledger_table
+from tests.test_plan_fleets import compared
 
 PACKAGE = Path(simulator.__file__).parent
 BENCH = Path(__file__).parent / "data/live_services/vllm_bench.json"
@@ -98,6 +99,7 @@ def every_page(folder: Path) -> dict[str, Page]:
         for kind in PAGES:
             page(kind, folder)
         claims_page.page([REFUTED, BOUND_AT_ENDS], "specsim validate --claims")
+        compared(folder, "a100_80g_sxm:2", "l4:1", slo="ttft_ms p95 < 1000, tpot_ms p95 < 20")
         _world(folder)
         for command in COMMANDS:
             words = command.replace("{few}", " ".join(FEW)).split()
