@@ -328,7 +328,9 @@ def test_a_decision_in_words() -> None:
         "Speculation helps: 96 % chance that it is faster than plain decoding."
     )
     assert list(words.highlights(said())) == [
-        Highlight("96 %", "chance that speculation is faster than plain decoding: it helps")
+        Highlight(
+            "96 %", "chance that speculation is faster than plain decoding: it helps", "helps"
+        )
     ]
     assert words.reasons(said()) == Bullets(
         [

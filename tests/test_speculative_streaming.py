@@ -283,7 +283,7 @@ def test_recorded_streams_say_what_a_streaming_draft_emits() -> None:
 
 def test_the_command_draws_and_prints_the_study(tmp_path: Path) -> None:
     figure, few = tmp_path / "streams.svg", ["--set", "requests.count=2"]
-    text = CliRunner().invoke(main, ["streams", STREAMED, *few, "--out", str(figure)])
+    text = CliRunner().invoke(main, ["streams", STREAMED, *few, "--long", "--out", str(figure)])
     assert text.exit_code == 0, text.output
     assert "Slower than the chain (k = 1): whole trees from k = 4 on" in text.stdout.replace(
         "\n", " "
