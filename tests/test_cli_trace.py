@@ -52,7 +52,7 @@ def test_info_says_it_in_tables_and_as_one_object(folder: Path) -> None:
         "any window",
         "exit at 0.5, at corrections",
         "By kind of text",
-        "windows of unlimited length",
+        "windows as long as the recording allows",
     ):
         assert part in text
     data = json.loads(call("info", "./steps.npz", "--flavour", "chat", "--json"))

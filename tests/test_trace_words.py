@@ -117,7 +117,7 @@ def test_a_page_of_a_trace_reads_so() -> None:
             ],
             ("4", "2", "8", "50.0 %", "2.500", "3.250", "20.00"),
         ],
-        "Accepted in a row: windows of unlimited length": [
+        "Accepted in a row: windows as long as the recording allows": [
             "Run lengths",
             ("tokens", "windows"),
             ("0", "25.0 %"),
@@ -171,7 +171,7 @@ def test_pictures_name_their_axes() -> None:
         ],
         "run_lengths": [
             "draft tokens accepted in a row (last: 24 or more)",
-            "windows of unlimited length (%)",
+            "windows as long as the recording allows (%)",
             "i.i.d., rate 0.750",
             "replay",
         ],

@@ -63,10 +63,10 @@ def deviation() -> str:
     """Return what the table of numbers shows, and how large one deviation is."""
     spreads = ", ".join(f"{name} {whole_share(spread)}" for name, spread in SPREADS.items())
     return (
-        "Speed-up: how much it changes, by law, where the number is one standard deviation higher "
-        "(without speculation: how much the speed changes). The deviation comes from the range of "
-        "the number, where it has one; otherwise it is a share by confidence, judged and not "
-        f"measured: {spreads}."
+        "Speed-up: how much it changes, by law, where the number is one standard deviation higher, "
+        "or lower where it can be no higher (without speculation: how much the speed changes). The "
+        "deviation comes from the range of the number, where it has one; otherwise it is a share "
+        f"by confidence, judged and not measured: {spreads}."
     )
 
 

@@ -91,7 +91,7 @@ BY_DRAFTER = (
     "Every drafter of the same text: kept at each position, in % of the windows that got there"
 )
 BY_TREE = "Dynamic trees in a pipeline (SpecPipe), as grown and verified"
-BY_LENGTH = "Accepted in a row: windows of unlimited length"
+BY_LENGTH = "Accepted in a row: windows as long as the recording allows"
 WINDOWS: tuple[Column[WindowMean], ...] = (
     Column("γ", lambda window: window.gamma),
     Column("replayed", lambda window: number(window.replayed)),
@@ -347,8 +347,8 @@ def _draw_windows(drawing: Drawing, numbers: Statistics) -> None:
 
 
 def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
-    """Draw windows of unlimited length by accepted tokens, and what i.i.d. acceptance would
-    give.
+    """Draw windows, as long as the recording allows, by accepted tokens, and what i.i.d. acceptance
+    would give.
     """
     axes = drawing.subplots()
     longest = min(max(numbers.runs), LONGEST_RUN)
@@ -366,7 +366,7 @@ def _draw_runs(drawing: Drawing, numbers: Statistics) -> None:
     dress(
         axes,
         x_label=f"draft tokens accepted in a row (last: {longest} or more)",
-        y_label="windows of unlimited length (%)",
+        y_label="windows as long as the recording allows (%)",
         integers=True,
         legend_columns=2,
     )

@@ -470,6 +470,14 @@ def _nothing_to_split(plan: Plan) -> str:
     return NONE_OWNED
 
 
+def _in_ms(seconds: float) -> str:
+    """Return a time in ms with as many places as tell a near miss from its limit."""
+    ms = seconds * 1e3
+    if ms < 100.0:
+        return f"{ms:.3g}"
+    return f"{ms:,.0f}"
+
+
 def no_answer(
     plan: Plan, nearest: Finding | None, would: Mapping[str, Finding | None]
 ) -> Infeasible:
@@ -482,7 +490,7 @@ def no_answer(
         field = "devices" if why == NONE_OWNED else "apart"
         return Infeasible.at(plan.file.name, "; ".join([why, *owned]), field)
     missed = "; ".join(
-        (f"{limit_name(limit)} {seconds * 1e3:,.0f} ms, asked {limit.seconds * 1e3:,.0f}")
+        (f"{limit_name(limit)} {_in_ms(seconds)} ms, asked {_in_ms(limit.seconds)}")
         for limit, seconds, kept in nearest.measured
         if not kept
     )
