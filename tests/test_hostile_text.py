@@ -116,7 +116,7 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     [
         "explain ./x.yaml",
         "run ./x.yaml --long --out rep",
-        "compare ./x.yaml durations_only",
+        "compare ./x.yaml durations_only --long",
         "list device --catalogue .",
         "list scenario --catalogue .",
         "show evil --catalogue .",

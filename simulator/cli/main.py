@@ -30,7 +30,7 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
             "studies", "compare", "Compare scenarios: their results, and the fields that differ."
         ),
     },
-    "Many at once": {
+    "Fleets and sweeps": {
         "plan": Entry("plan", "plan", "Which strategy on which hardware: the cheapest fleet."),
         "sweep": Entry(
             "sweep", "sweep", "Every point of a grid of settings, by law or simulation."
