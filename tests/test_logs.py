@@ -180,6 +180,14 @@ def test_conversations_are_requests_whose_prompt_is_all_before(tmp_path: Path) -
     assert timed[0].arrival_s == 0.0 < timed[1].arrival_s
 
 
+def test_names_in_several_words_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(table("Arrival Time,Input Tokens,output-tokens", "0,100,20", "2,60,5"))
+    log = read_log(str(path), {})
+    assert log.requests == ((2, 0.0, 100, 20, ""), (3, 2.0, 60, 5, ""))
+    assert log.columns["prompt"] == "Input Tokens"
+
+
 def test_named_columns_go_before_known_ones_and_failures_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(

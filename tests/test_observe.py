@@ -378,9 +378,10 @@ def test_several_runs_are_a_line_and_a_folder_each(tmp_path: Path) -> None:
         (sweep / f"run={place}.json").write_text((LIVE / "vllm_bench.json").read_text())
     result = run(sweep, "--out", tmp_path / "seen")
     assert result.exit_code == 0, result.output
-    first, second, _ = result.stdout.splitlines()
+    first, second, hint, _ = result.stdout.splitlines()
     assert first.startswith("run=0.json, asked 4 a second, 156 tokens/s, TTFT 546 ms, TPOT 7.6 ms")
     assert second.startswith("run=1.json")
+    assert hint.startswith("What holds one back")
     assert read_observed(tmp_path / "seen" / "run_002" / "observed.yaml").load.requests == 12
 
 

@@ -21,10 +21,11 @@ from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.services.prediction import read_prediction
 from simulator.report.services.pictures import VERDICTS, tried_figure
+from simulator.report.services.tried import cautions_of
 from simulator.scenario import load, resolved
 from simulator.studies.service.changes import SETTINGS, changes_of, rate_of, tokens_at
 from simulator.studies.service.simulated import simulated_service
-from simulator.studies.service.tried import TriedChange, WhatIfService
+from simulator.studies.service.tried import TriedChange, WhatIfService, study
 
 LIVE = Path(__file__).parent / "data" / "live_services"
 NGRAM = "ngram_qwen3_30b_a3b_h200"
@@ -249,6 +250,25 @@ def test_windows_that_the_fit_has_not_seen_are_drawn_apart() -> None:
     assert np.std(beside - seen) < 0.05
     assert np.std(farther - unseen) < 0.2
     assert np.std(unseen - seen) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "said"),
+    [
+        ("[4, 4]", "no_speculation", True),
+        ("[4, 4]", "num_draft_tokens=2", True),
+        ("[4, 4]", "max_num_seqs=4", False),
+        ("[1, 4]", "no_speculation", False),
+    ],
+)
+def test_a_fit_to_one_window_warns_of_others(rows: str, text: str, said: bool) -> None:
+    common = ["requests.count=4", "requests.output_tokens=16", "strategy.tree.branching=[1, 1, 1]"]
+    fit = "target.engine.fit={source: mine, rows: 8, free: 2, errors: {held out: 0.1}}"
+    loaded = load(NGRAM, [*common, f"target.engine.hull.rows={rows}", fit])
+    cautions = " ".join(
+        cautions_of(study(loaded, changes_of(loaded, [text], Catalogue())[0], [], None, "mine"))
+    )
+    assert ("The fit saw 3 draft tokens alone" in cautions) == said
 
 
 def test_a_borrowed_acceptance_is_drawn_apart() -> None:

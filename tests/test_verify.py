@@ -152,6 +152,16 @@ def test_a_prediction_is_written_and_read_back(tmp_path: Path) -> None:
     assert read_prediction(tmp_path / "prediction.yaml") == made
 
 
+def test_a_change_that_was_not_made_is_said() -> None:
+    """Plain decoding was predicted, and 1.38 tokens a step were kept after it."""
+    acceptance = {"file": "a", "drafts": 117, "tokens_per_step": 1.38}
+    made = prediction(tokens_per_step=predicted(1.0, 2.0))
+    (said,) = verified(made, observed(acceptance=acceptance)).cautions
+    assert said.startswith("the service still drafts: 1.38 tokens a step")
+    other = prediction(tokens_per_step=predicted(1.5, 2.0))
+    assert not verified(other, observed(acceptance=acceptance)).cautions
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     """A prediction for the service of the kept files: TPOT from 10 to 8 ms, measured 7.6 ms."""
@@ -216,6 +226,7 @@ def test_python_says_the_same(written: Path) -> None:
         ([], "specsim verify prediction.yaml after.json"),
         (["prediction.yaml"], "expected files of the service after the change"),
         ([BENCH, BENCH], "is no prediction; expected a prediction.yaml of specsim what-if"),
+        (["tried", BENCH], "holds predictions; name one: tried/plain"),
         (["prediction.yaml", "none.json"], "none.json: cannot be read: No such file"),
         (["prediction.yaml", "seen/observed.yaml", BENCH], "name it alone"),
     ],
@@ -229,6 +240,8 @@ def test_what_cannot_be_verified_is_said(
     monkeypatch.chdir(written.parent)
     Path("seen").mkdir()
     Path("seen/observed.yaml").write_text("observed: 1\nbottleneck: none\n")
+    Path("tried/plain").mkdir(parents=True)
+    Path("tried/plain/prediction.yaml").write_text(written.read_text())
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in result.stderr

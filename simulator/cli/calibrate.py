@@ -481,7 +481,9 @@ def service(
             files = dict(fitted_files(fit, paths, like, out, catalogue))
             files |= page_files(page, "calibrated")
             write_files(out, files)
-            lines = [f"specsim run {out / name}" for name in scenario_files(len(cases))]
+            made = [out / name for name in scenario_files(len(cases))]
+            lines = [f"specsim run {scenario}" for scenario in made]
+            lines.append(f"specsim what-if {paths[0]} --like {made[0]} --try plain --try gamma=2,5")
             data["written"] = [str(out / name) for name in files]
     answer(as_json, lambda: data, lambda: page, *lines)
 

@@ -144,6 +144,7 @@ def _print(observations: Sequence[Observed], out: Path | None) -> None:
         lines = [run_line(observed) for observed in observations[:MOST_RUNS_SHOWN]]
         if len(observations) > MOST_RUNS_SHOWN:
             lines.append(f"... and {len(observations) - MOST_RUNS_SHOWN:,} more runs")
+        lines.append("What holds one back: name its files alone, with the scrapes around it")
     if out:
         lines.append(f"Written to {out}")
     for line in lines:

@@ -393,6 +393,8 @@ def _question(asked: PlainData, catalogue: Catalogue) -> "PlanQuestion":
         missing.append("a limit on the wait (--ttft-p95 1s)")
     if missing:
         message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
+        if "--device" in missing:
+            message += "; specsim list device names them, as in --device a100_80g_sxm,h100_sxm"
         raise BadInput.at("specsim plan", message)
     requests, said = _asked_load(asked, load, catalogue)
     owned: dict[str, int | None] = {}

@@ -7,7 +7,7 @@ pairs how far off predictions are.
                  number before claims no sign
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -166,11 +166,26 @@ def verified(prediction: ServicePrediction, after: Observed) -> VerifiedPredicti
         else:
             not_measured.append(number)
     cautions = [
+        *_not_made(wanted, seen),
         *_other_service(prediction, after),
         *_other_load(prediction.load, after.load),
         *_other_times(wanted, seen),
     ]
     return VerifiedPrediction(prediction, after, numbers, not_measured, cautions)
+
+
+def _not_made(
+    wanted: Mapping[str, PredictedNumber], seen: Mapping[str, SeenNumber]
+) -> Iterator[str]:
+    """Yield that drafts are kept where plain decoding was predicted."""
+    tokens = "tokens_per_step"
+    if tokens not in wanted or tokens not in seen or wanted[tokens].after > 1.0:
+        return
+    if seen[tokens].value > 1.0 + UNCHANGED:
+        yield (
+            f"the service still drafts: {seen[tokens].value:.2f} tokens a step after a change to "
+            "plain decoding, so this is not what came of it"
+        )
 
 
 def _other_service(prediction: ServicePrediction, after: Observed) -> Iterator[str]:

@@ -360,10 +360,15 @@ def _recognised(role: str, names: list[str]) -> str | None:
     for stem in (*KNOWN.get(role, ()), role):
         for ending in endings:
             word = f".{stem}{ending}".lower()
-            fitting = [name for name in names if f".{name}".lower().endswith(word)]
+            fitting = [name for name in names if f".{_as_one_word(name)}".endswith(word)]
             if fitting:
                 return min(fitting, key=lambda name: (name.count("."), name))
     return None
+
+
+def _as_one_word(name: str) -> str:
+    """Return the name of a column as one word, also where it has several: Input Tokens."""
+    return re.sub(r"[\s-]+", "_", name.strip()).lower()
 
 
 def _tokens(

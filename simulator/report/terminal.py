@@ -74,7 +74,7 @@ def _show(console: Console, block: Block) -> None:
         case Table():
             _show_table(console, block)
         case Listing(text, title=""):
-            _say(console, text)
+            _list(console, text)
         case Figure() | Listing() | Sliders():
             pass
 
@@ -232,6 +232,13 @@ def plain(words: Words) -> str:
 
 def _say(console: Console, text: str, style: str = "") -> None:
     console.print(Text(plain(text), style=style))
+
+
+def _list(console: Console, text: str) -> None:
+    """Print lines that are copied, a command or a file, as they are: none is broken at the end of
+    the terminal.
+    """
+    console.print(Text(plain(text)), soft_wrap=True)
 
 
 def _item(console: Console, text: str) -> None:

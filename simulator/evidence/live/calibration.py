@@ -408,7 +408,7 @@ def _why_idle(term: Term, cases: Sequence[ObservedCase]) -> str:
     drafts = "speculation" in term.name or term.name == "engine.verified_row_us"
     if drafts and not speculates:
         return "nothing is drafted in these files; a run with speculation would tell it"
-    return f"changes no time of these files, or is hidden; {term.remedy}, might tell it"
+    return f"changes no time of these files, or is hidden; {term.remedy} might tell it"
 
 
 def _least_needed(point: _Point, model: _Model) -> Term | None:

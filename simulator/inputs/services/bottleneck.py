@@ -70,7 +70,7 @@ PARTS = {
     "the queue": "The queue",
     "prefill": "Prefill",
     "decode": "Decoding",
-    "the front": "Outside the engine (HTTP, texts to tokens)",
+    "the front": "Before the queue (HTTP, a busy engine)",
 }
 
 

@@ -5,6 +5,7 @@ each fills what those before it leave open.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -32,6 +33,12 @@ COUNTS_OF_DRAFTS = {
     "accepted_tokens": "accepted tokens",
 }
 Part = TypeVar("Part", bound=BaseModel)
+WARMING = 10.0
+"""Waits of warm requests that the first one waits for a first token, at least, where the server
+warms up.
+"""
+LEAST_WARM = 3
+"""Requests by which it is known how long warm ones wait, at least."""
 CLOCKS = 1.02
 """How much later a server may say that a first token came, by another clock."""
 
@@ -58,9 +65,34 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
         times=tuple(times),
         acceptance=acceptance,
         state=state,
-        bottleneck=bottleneck_of(times, state, load),
+        bottleneck=_warm_up(first_said) + bottleneck_of(times, state, load),
         contradictions=tuple(_contradictions(services)),
         not_held=tuple(_not_held(services, load, state, acceptance)),
+    )
+
+
+def _warm_up(services: Sequence[ServiceFile]) -> str:
+    """Return how many first requests waited for a server that was not warm yet, as a sentence;
+    empty where none did, or no file tells requests apart.
+
+    The first is then the slowest to a first token, ``WARMING`` times as slow as the second half of
+    the requests in the median, though its prompt is no longer than theirs.
+    """
+    requests = next((each.requests for each in services if each.whole and each.requests), ())
+    waits_ms = [request.ttft_ms for request in requests if request.ttft_ms is not None]
+    half = len(waits_ms) // 2
+    if half < LEAST_WARM or len(waits_ms) < len(requests):
+        return ""
+    warm_ms = median(waits_ms[half:])
+    lengths = [request.prompt_tokens or 0 for request in requests]
+    if waits_ms[0] < max(waits_ms) or waits_ms[0] < WARMING * warm_ms:
+        return ""
+    if lengths[0] > 2 * median(lengths[half:]):
+        return ""
+    cold = next(place for place, wait_ms in enumerate(waits_ms) if wait_ms <= 2 * warm_ms)
+    return (
+        f"Warm-up: the first {cold} requests waited up to {waits_ms[0]:,.0f} ms, later ones "
+        f"{warm_ms:,.3g} (calibrate service --skip {cold}). "
     )
 
 

@@ -123,7 +123,12 @@ def read_prediction(path: Path) -> ServicePrediction:
     """Return the prediction of a file, or of ``prediction.yaml`` in a folder; raises
     :class:`BadInput` with the place of every fault.
     """
-    file = path / PREDICTION if path.is_dir() else path
+    file = path
+    if path.is_dir():
+        file = path / PREDICTION
+        within = sorted(str(each.parent) for each in path.glob(f"*/{PREDICTION}"))
+        if within and not file.exists():
+            raise BadInput.at(path, f"holds predictions; name one: {', '.join(within)}")
     document = read(file)
     if "prediction" not in document.data:
         message = f"is no prediction; expected a {PREDICTION} of specsim what-if --out FOLDER"

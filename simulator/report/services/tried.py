@@ -178,8 +178,34 @@ def cautions_of(result: WhatIfService) -> Iterator[str]:
             f"What was held out of the fit to {fit.source} came {share(held_out)} off, and so may "
             "these: two values of K and a run without speculation tell more"
         )
+    yield from _of_one_window(result)
     for untried in result.untried:
         yield f"{untried.typed}: left out, {untried.reason}"
+
+
+def _of_one_window(result: WhatIfService) -> Iterator[str]:
+    """Yield that a fit saw windows of one length, where others or none are tried: what a step costs
+    and what its drafts add to it are then not told apart.
+    """
+    target = result.base.scenario.target
+    if target is None or target.engine.fit is None or target.engine.hull is None:
+        return
+    rows = target.engine.hull.rows
+    window = result.base.scenario.schedule.window
+    if rows is None or rows[0] != rows[1] or rows[0] != window + 1:
+        return
+    others = [
+        tried.change.typed
+        for tried in result.tries
+        if tried.change.loaded.scenario.schedule.window != window
+    ]
+    if others:
+        seen = f"{window} draft tokens" if window else "plain decoding"
+        yield (
+            f"The fit saw {seen} alone, which does not tell what drafts add to a step: another fit "
+            f"to the same server may turn the verdict on {', '.join(others)}; observe one of them, "
+            "and fit to both"
+        )
 
 
 def _before_table(result: WhatIfService) -> Table:

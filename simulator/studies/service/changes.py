@@ -40,7 +40,7 @@ from simulator.studies.plan.question import (
 
 PART = re.compile(r"(?:\[[^\]]*\]|\{[^}]*\}|[^\s\[{])+")
 """A word of a try; lists and mappings may have spaces in them."""
-NOTHING = ("plain", "none", "off", PLAIN)
+NOTHING = ("plain", "none", "off", "no_speculation", PLAIN)
 """What decoding without drafts may be called."""
 ON = {"on": True, "off": False, "yes": True, "no": False}
 MOST_TRIES = 24
@@ -544,8 +544,8 @@ def _set_draft(tried: _Tried, value: Any) -> None:
 
 _WORDS = (
     (
-        "gamma num_speculative_tokens speculative_num_steps spec_draft_n_max draft_max "
-        "max_draft_len",
+        "gamma num_speculative_tokens num_draft_tokens speculative_num_steps spec_draft_n_max "
+        "draft_max max_draft_len",
         _set_window,
     ),
     ("tensor_parallel tensor_parallel_size tp_size tp", _set_ranks),
