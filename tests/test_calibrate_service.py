@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
 from simulator.evidence.live.cases import is_held_out, observed_case, pass_ms
+from simulator.evidence.live.terms import TERMS, written
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.services.measured import ServedPass
 from simulator.inputs.writing import csv_text
@@ -282,3 +283,15 @@ def test_passes_with_their_composition_are_fitted(world: Path, tmp_path: Path) -
     )
     assert numbers[free[0]]["value"] == pytest.approx(0.25, rel=CLOSE)
     assert numbers[free[1]]["value"] == pytest.approx(1_500, rel=CLOSE)
+
+
+def test_a_fitted_device_is_read_again(tmp_path: Path) -> None:
+    """Each time and efficiency of a device may be fitted: its file has no ranges of them."""
+    device = yaml.safe_load(Path("hardware_profiles/devices/xeon_16_cores.yaml").read_text())
+    for term in TERMS:
+        if term.part == "device":
+            written(term, device, 0.5, 0.1, "mine")
+    (tmp_path / "device.yaml").write_text(yaml.safe_dump(device))
+    loaded = load("ngram_qwen3_30b_a3b_h200", [f"target.device={tmp_path / 'device.yaml'}"])
+    assert loaded.scenario.target is not None
+    assert loaded.scenario.target.device.small_operations.fixed_us.value == 0.5

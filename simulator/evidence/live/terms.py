@@ -275,8 +275,8 @@ class Profiles(NamedTuple):
 
 
 def written(term: Term, data: PlainData, value: float, spread: float, source: str) -> None:
-    """Put a fitted value into the content of a profile's file, with a range of ``spread`` to both
-    sides: 1.645 standard errors of a time, or the same of the logarithm of an efficiency.
+    """Put a fitted value into the content of a profile's file; a time of an engine with a range of
+    ``spread`` to both sides, 1.645 standard errors. A device's file has no ranges.
     """
     before = deepcopy(data)
     words: PlainData = {"source": f"calibrated-on: {source}", "confidence": "calibrated"}
@@ -289,7 +289,7 @@ def written(term: Term, data: PlainData, value: float, spread: float, source: st
             inner = inner.setdefault(key, {})
         inner[path[-1]] = {"value": value, **words}
     for number in term.numbers(data):
-        if term.is_ratio:
+        if term.is_ratio or term.part == "device":
             number["value"] = _rounded(float(number["value"]))
             continue
         centre = float(number["value"])

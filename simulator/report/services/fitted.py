@@ -64,7 +64,10 @@ def _answer(fit: ServiceFit) -> str:
     """Return the errors on what was held out, in a sentence."""
     held = [score for score in fit.scores if score.part == "held out"]
     if not held:
-        return "Nothing was held out: the files hold sums; name another observation by --hold-out."
+        why = "the files hold sums"
+        if any(case.measured for case in fit.cases):
+            why = "none of so few requests falls to the rule"
+        return f"Nothing was held out: {why}; name another observation by --hold-out."
     requests = sum(score.requests for score in held)
     parts = []
     for name, errors in (
