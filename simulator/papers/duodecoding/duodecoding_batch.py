@@ -80,12 +80,11 @@ class DuoDecodingBatch(Pearl):
 
     @classmethod
     def example(cls) -> Example:
-        """Return two sequences of two tokens; the draft is slower than the target, and they share a
+        """Return a sequence of four tokens; the draft is slower than the target, and they share a
         memory.
         """
         durations = StatedDurations(target_ms=18.0, draft_step_ms=5.5, rv_fv_ms=0.2)
-        strategy = cls(gamma=4, sequences=2, first_rate=0.9)
-        return Example(strategy, durations, contention=1.25)
+        return Example(cls(gamma=4), durations, contention=1.25)
 
     @property
     def window(self) -> int:
