@@ -271,6 +271,24 @@ def test_a_fit_to_one_window_warns_of_others(rows: str, text: str, said: bool) -
     assert ("The fit saw 3 draft tokens alone" in cautions) == said
 
 
+def test_a_fit_to_one_window_does_not_know_what_a_row_takes() -> None:
+    """A step of four rows is known; that of one row may be a quarter of it or all of it, so that
+    80 % of the draws lie within a factor of four to both sides.
+    """
+    common = ["requests.count=4", "requests.output_tokens=16"]
+    one = [*common, "target.engine.hull.rows=[4, 4]"]
+    several = [*common, "target.engine.hull.rows=[1, 4]"]
+
+    def gain(fitted_to: list[str]) -> NDArray[np.float64]:
+        drafted = load(NGRAM, [*fitted_to, "strategy.tree.branching=[1, 1, 1]"])
+        plain = load(NGRAM, [*fitted_to, "strategy={name: autoregressive}"])
+        before = simulated_service(drafted).changes["tpot_ms"]
+        return simulated_service(plain).changes["tpot_ms"] - before
+
+    spread = np.std(gain(one)) ** 2 - np.std(gain(several)) ** 2
+    assert spread**0.5 == pytest.approx(np.log(4.0) / 1.2816, rel=0.1)
+
+
 def test_a_borrowed_acceptance_is_drawn_apart() -> None:
     loaded = load(NGRAM, ["requests.count=4", "requests.output_tokens=16"])
     one = simulated_service(loaded).changes["tokens_per_step"]

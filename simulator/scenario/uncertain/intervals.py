@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import exp, log, pi, sqrt
+from math import exp, log, log2, pi, sqrt
 from statistics import fmean
 from typing import NamedTuple, Self, TypeAlias
 
@@ -13,6 +13,7 @@ from simulator.core.plain import PlainData
 from simulator.core.quantities import nested
 from simulator.core.serving.request_times import Times
 from simulator.core.serving.service import OnIteration, OnRequest
+from simulator.core.strategies.common.base import rows_of_a_request
 from simulator.core.strategies.common.law import Law
 from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.decide import of_run
@@ -277,6 +278,10 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
             yield f"fit of engine {engine.name}", stated.longer(left, 0.0 if drafts else left)
             if drafts:
                 yield f"fit of engine {engine.name}, plain", stated.longer(plain=left)
+        seen = lone_window(engine)
+        if seen is not None:
+            by_rows = stated.longer(*beyond_lone_window(scenario, seen))
+            yield f"rows of engine {engine.name}", by_rows
     for beyond in outside(farthest(scenario, batch)):
         every = beyond.every_pass
         yield f"{beyond.axis} {OUTSIDE}, every pass", stated.longer(every, every)
@@ -305,6 +310,29 @@ def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
 
 NO_PART = ("without", "held out")
 """How the names of errors begin that are of runs which took no part in a fit."""
+
+
+ONE_WINDOW = log(2.0) / 1.2816
+"""What a doubling of a request's rows adds to the log of a step, as a standard deviation, where a
+fit saw one window alone: a step may follow its rows fully or not at all, and the fit be at either
+end, so that 80 % of the draws lie within one whole doubling.
+"""
+
+
+def lone_window(engine: Engine) -> int | None:
+    """Return the rows of a request in the one window that an engine was fitted to; None where the
+    fit saw several, or plain decoding.
+    """
+    rows = engine.hull.rows if engine.hull and engine.fit else None
+    return rows[0] if rows and rows[0] == rows[1] > 1 else None
+
+
+def beyond_lone_window(scenario: Scenario, seen: int) -> tuple[float, float]:
+    """Return the standard deviations of the log of a step, and of one of plain decoding, by how
+    many doublings of rows they are away from the one window that a fit saw; negative below it.
+    """
+    own = log2(rows_of_a_request(scenario.schedule) / seen)
+    return ONE_WINDOW * own, ONE_WINDOW * log2(1.0 / seen)
 
 
 def left_by(fit: EngineErrors) -> float:
