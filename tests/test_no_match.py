@@ -54,7 +54,7 @@ def test_ngrams_that_never_match_are_plain_decoding_and_the_price_of_looking(
 def test_a_batch_of_such_requests_has_no_break_even(scenario: Path) -> None:
     text = (
         CliRunner()
-        .invoke(main, ["batches", str(scenario), "--sizes", "1-4", "--simulate", "1,2"])
+        .invoke(main, ["batches", str(scenario), "--sizes", "1-4", "--simulate", "1,2", "--long"])
         .stdout
     )
     assert "slower from B = 1 on" in text
@@ -100,6 +100,7 @@ ALL_KEPT = {
         4,
         60 / (15 + 1),
     ),
+    "duodecoding_batch": (4, 60 / (15 + 1)),  # likewise
     "pearl": (4, 60 / (15 + 1)),  # likewise
     "edge_sd": (5, 5),  # a window of 4 and the guess behind it
     "specactor": (4, 4),  # likewise, of 3

@@ -216,11 +216,11 @@ def test_an_explanation_in_sentences() -> None:
                     ),
                     Paragraph(
                         "Speed-up: how much it changes, by law, where the number is one standard "
-                        "deviation higher (without speculation: how much the speed changes). The "
-                        "deviation comes from the range of the number, where it has one; otherwise "
-                        "it is a share by confidence, judged and not measured: measured 2 %, "
-                        "datasheet 2 %, computed 2 %, calibrated 5 %, published 5 %, borrowed "
-                        "15 %, assumed 30 %."
+                        "deviation higher, or lower where it can be no higher (without "
+                        "speculation: how much the speed changes). The deviation comes from the "
+                        "range of the number, where it has one; otherwise it is a share by "
+                        "confidence, judged and not measured: measured 2 %, datasheet 2 %, "
+                        "computed 2 %, calibrated 5 %, published 5 %, borrowed 15 %, assumed 30 %."
                     ),
                 ],
             ),
