@@ -102,7 +102,7 @@ def test_the_command_prints_what_the_sweep_found(tmp_path: Path) -> None:
     name = recorded(tmp_path)
     (found,) = json.loads(CliRunner().invoke(main, ["trees", name, "--json"]).stdout)["studies"]
     assert [tree["width"] for tree in found["trees"]] == [1, 2]
-    shown = CliRunner().invoke(main, ["trees", name]).stdout
+    shown = CliRunner().invoke(main, ["trees", name, "--long"]).stdout
     assert "best" in shown
     assert "83.3 %" in shown
 

@@ -198,14 +198,22 @@ def page_of(name: str, result: Any, command: str) -> Page:
 
 def with_standing(page: Page, asked: Asked) -> Page:
     """Return the page of a study with what its answer is worth: where it does not say so itself,
-    what the speed-up of its first scenario is by law.
+    what the speed-up of its first scenario is by law; nothing where that has none.
     """
-    from simulator.report.pages.brief import standing_by_law
+    from simulator.report.blocks import Standing
+    from simulator.report.pages.brief import standing_of
+    from simulator.scenario.decision.by_law import by_law, doubts_by_law
+    from simulator.scenario.evaluate import tuned
 
     if page.standing:
         return page
     first, *_ = asked._replace(scenarios=asked.scenarios[:1]).loaded()
-    return replace(page, standing=standing_by_law(first))
+    loaded = tuned(first)
+    try:
+        law = by_law(loaded)
+    except BadInput:  # it has none
+        return replace(page, standing=Standing())
+    return replace(page, standing=standing_of(loaded.scenario.name, law, doubts_by_law(loaded)))
 
 
 def study(

@@ -121,11 +121,11 @@ def law(
     scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None
 ) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
-    from simulator.report.pages.brief import doubts_of, standing_of
+    from simulator.report.pages.brief import standing_of
     from simulator.report.pages.law import page
     from simulator.report.wording import as_sentence
     from simulator.scenario import load
-    from simulator.scenario.decision.by_law import by_law
+    from simulator.scenario.decision.by_law import by_law, doubts_by_law
     from simulator.scenario.evaluate import tuned
     from simulator.scenario.result.data import law_details
 
@@ -152,7 +152,7 @@ def law(
     lines = [f"page: {out}"] if out else []
 
     def shown() -> Page:
-        standing = standing_of(loaded.scenario.name, decided, doubts_of(loaded))
+        standing = standing_of(loaded.scenario.name, decided, doubts_by_law(loaded))
         beware = [("Beware", as_sentence(caution)) for caution in details["cautions"]]
         standing = replace(standing, more=[*beware, *standing.more])
         return replace(page(details, decided.decision), standing=standing)

@@ -7,16 +7,12 @@ largest uncertainties, and where the page is. ``specsim run`` has the same order
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from simulator.core.faults import BadInput
 from simulator.report.blocks import Brief, Page, Remark, Standing
 from simulator.report.pages import decision as decided
 from simulator.report.wording import as_sentence, whole_share
-from simulator.scenario import Loaded
 from simulator.scenario.decision.answer import Decision
-from simulator.scenario.decision.by_law import DecidedLaw, by_law
-from simulator.scenario.evaluate import tuned
+from simulator.scenario.decision.by_law import DecidedLaw
 from simulator.scenario.uncertain.draws import SHARE, Interval
-from simulator.scenario.uncertain.footings import footings, in_words, worth_naming
 
 LINES = 9
 """Lines below the title."""
@@ -102,29 +98,6 @@ def within(interval: Interval, digits: int = 2) -> str:
     """Return an interval of a ratio in words."""
     ends = f"{interval.low:.{digits}f} to {interval.high:.{digits}f}"
     return f"{whole_share(SHARE)} interval {ends}"
-
-
-def doubts_of(loaded: Loaded) -> tuple[str, ...]:
-    """Return the numbers in doubt that change the speed-up of a scenario by law, the largest change
-    first; none where it has no law.
-    """
-    try:
-        doubted = worth_naming(footings(tuned(loaded), every=False))
-    except BadInput:
-        return ()
-    return tuple(map(in_words, doubted[:DOUBTS]))
-
-
-def standing_by_law(loaded: Loaded) -> Standing:
-    """Return what the answer of a study of a scenario rests on: its speed-up by law with the
-    interval, and the largest uncertainties; nothing where it has no law.
-    """
-    loaded = tuned(loaded)
-    try:
-        law = by_law(loaded)
-    except BadInput:
-        return Standing()
-    return standing_of(loaded.scenario.name, law, doubts_of(loaded))
 
 
 def standing_of(name: str, law: DecidedLaw, doubts: Sequence[str]) -> Standing:

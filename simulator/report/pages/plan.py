@@ -39,6 +39,7 @@ from simulator.report.wording import as_sentence, if_known, number, share, whole
 from simulator.scenario import Scenario
 from simulator.scenario.cache_cost import CacheCost
 from simulator.scenario.caveats import taken_over
+from simulator.scenario.decision.by_law import doubts_by_law
 from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
@@ -139,7 +140,7 @@ def standing(study: PlanStudy) -> Standing:
     doubts: list[str] = []
     if study.decision:
         fleet_, decision = study.decision
-        doubts = list(brief.doubts_of(fleet_.candidate.loaded))
+        doubts = list(doubts_by_law(fleet_.candidate.loaded))
         verdict = f"{fleet_.candidate.strategy} {brief.of_decision(decision)}"
     more = list(reasons(study))
     for topic, words in changes(study):

@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.scenario import Loaded
 from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
+from simulator.scenario.evaluate import tuned
 from simulator.scenario.uncertain.draws import Drawn
-from simulator.scenario.uncertain.footings import footings
+from simulator.scenario.uncertain.footings import footings, in_words, worth_naming
 from simulator.scenario.uncertain.intervals import intervals_by_law, intervals_data
 
 
@@ -34,6 +36,17 @@ def by_law(loaded: Loaded, batch: int | None = None, throughput: float | None = 
     doubted = footings(loaded, every=False)
     decision = decide(loaded, speedup, doubted, requests, throughput)
     return DecidedLaw(speedup, decision, intervals_data(drawn))
+
+
+def doubts_by_law(loaded: Loaded) -> tuple[str, ...]:
+    """Return the numbers in doubt that change the speed-up of a scenario by law, in words, the
+    largest change first; none where it has no law.
+    """
+    try:
+        doubted = worth_naming(footings(tuned(loaded), every=False))
+    except BadInput:
+        return ()
+    return tuple(map(in_words, doubted))
 
 
 def drawn_speedup(loaded: Loaded, batch: int) -> Drawn:
