@@ -378,6 +378,8 @@ class LazyBatch:
         if requests not in self.whole and not self._holds(requests):
             return step
         until = self.ends[0][0]
+        if self._may_read_beside_fewer_rows():
+            until = step + 1
         if self.unlimited:
             return until
         memory = self.scheduler.memory
@@ -451,8 +453,17 @@ class LazyBatch:
         memory.used -= grown
         ledger = scheduler.ledger
         ledger.wait_anew(len(queues.waiting), now)
-        self.blocked = not (prompts or memory.evicts)
+        self.blocked = not (prompts or memory.evicts or self._may_read_beside_fewer_rows())
         return prompts
+
+    def _may_read_beside_fewer_rows(self) -> bool:
+        """Return whether a step of fewer rows than the next may leave room for a prompt."""
+        queues = self.scheduler.queues
+        if not self.beside or len(self.to_come.rows) <= BLOCKS:
+            return False
+        most = self.scheduler.policy.max_requests
+        enters = queues.waiting and (most is None or len(queues.running) < most)
+        return bool(queues.reading or enters)
 
     def _read(self, prompts: Prompts, now: float) -> PromptPass:
         """Let an iteration with prompts begin; return when it ends."""
@@ -649,8 +660,9 @@ class LazyBatch:
         """
         to_come = self.to_come
         step = to_come.step
-        if self.run is not None and step < self.run.first + self.run.entries:
-            return self.run
+        run = self.run
+        if run is not None and run.first <= step < run.first + run.entries:
+            return run  # not where steps were taken back to before it
         times = self.scheduler.times
         place = requests, times.first_of(to_come.context_of(step))
         known = self.blocks.get(place)
