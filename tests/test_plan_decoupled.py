@@ -129,6 +129,7 @@ def test_simulations_of_little_and_of_much_load_agree() -> None:
         assert tpot_s[0] < 0.97 * tpot_s[1]
 
 
+@pytest.mark.full
 def test_the_answer_tells_from_which_load_on_another_split_is_better() -> None:
     answered = study(few(30, 8), draws=1)
     words = loads_words(answered)

@@ -112,6 +112,7 @@ def test_limits_are_read_as_people_write_them(
     assert read_limit(text) == (limit and LimitInWords(*limit))
 
 
+@pytest.mark.full
 def test_limits_in_words_are_those_of_options(tmp_path: Path) -> None:
     """Three limits, two of them on one time; the same as one option each."""
     common = ("--requests", "4", "--draws", "1")
@@ -220,6 +221,7 @@ def test_a_fleet_without_a_number_is_refused(tmp_path: Path, fleet: str) -> None
     assert f"--compare {fleet}: expected NAME:N, a device and how many of it" in done.stderr
 
 
+@pytest.mark.full
 def test_the_beginning_of_a_single_device_names_it(tmp_path: Path) -> None:
     done = asked(tmp_path, "--requests", "4", "--draws", "1", "--long", device="b200:1")
     assert done.exit_code == 0, done.output
