@@ -105,7 +105,7 @@ def quick(one: Quoted) -> bool:
     that an earlier command wrote are not here.
     """
     tutorial = one.page.startswith("docs/tutorial/")
-    if re.search(r"[./\w]/\w+\.(csv|jsonl|yaml)", one.command):
+    if re.search(r"[./\w]/\w+\.(csv|jsonl|yaml|npz)", one.command):
         return False
     return one.page != "README.md" and (
         one.args[0] in QUICK or (tutorial and one.args[0] == "plan")

@@ -17,6 +17,7 @@ from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.papers.duodecoding.duodecoding_batch import DuoDecodingBatch
 from simulator.papers.duodecoding.strategy import DuoDecoding
 from simulator.scenario import load
+from simulator.studies.window import windows_of
 from tests.test_tree_replay import trace_of
 
 TIMES = StatedDurations(target_ms=10.0, draft_step_ms=2.0, rv_fv_ms=0.5)
@@ -156,3 +157,11 @@ def test_a_slower_device_beside_the_target_pays_up_to_a_time(
         return
     assert tpot_s(most_s) == pytest.approx(serial_tpot_s, rel=1e-9)
     assert tpot_s(0.9 * most_s) < serial_tpot_s < tpot_s(1.1 * most_s)
+
+
+def test_no_window_is_tried_that_its_sequences_do_not_fit_in() -> None:
+    loaded = load("duodecoding_batch_llama_2_7b_a800")
+    strategy = loaded.scenario.schedule
+    assert isinstance(strategy, DuoDecodingBatch)
+    assert strategy.sequences == 2
+    assert [gamma for gamma, _ in windows_of(loaded, range(1, 5))] == [2, 3, 4]

@@ -87,6 +87,11 @@ class DuoDecodingBatch(Pearl):
         return Example(cls(gamma=4), durations, contention=1.25)
 
     @property
+    def least_window(self) -> int:
+        """Return the least budget in tokens: one for each of a fixed number of sequences."""
+        return self.sequences
+
+    @property
     def window(self) -> int:
         """Return the tokens of a sequence."""
         return self.gamma // self.sequences
