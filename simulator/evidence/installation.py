@@ -6,14 +6,16 @@ missing is told and not tripped over.
 """
 
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from zipfile import BadZipFile, ZipFile
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DISTRIBUTION = "specdecode-sim"
 EXTRAS: Mapping[str, str] = {
@@ -28,7 +30,6 @@ EXTRAS: Mapping[str, str] = {
     "mutate": "mutation tests, for developers",
 }
 """What each extra is for."""
-REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)\s*(?:>=\s*(?P<least>[\w.]+))?(?P<marker>.*)")
 STEP_MS = 40.0
 TOKENS = 4
 """A step of the run that is known: three draft tokens in 10 ms and a pass of 30 ms, all of them
@@ -53,30 +54,6 @@ class Check(NamedTuple):
     """What to type; empty where there is nothing to do."""
 
 
-class Requirement(NamedTuple):
-    """A package that is required, with the least version; empty for any."""
-
-    name: str
-    least: str
-
-    @property
-    def installed(self) -> str:
-        """Return the version that is installed; empty for none."""
-        try:
-            return version(self.name)
-        except PackageNotFoundError:
-            return ""
-
-    @property
-    def met(self) -> bool:
-        """Return whether a version is installed that is new enough."""
-        return bool(self.installed) and _numbers(self.installed) >= _numbers(self.least)
-
-    def __str__(self) -> str:
-        """Return the package with its bound."""
-        return f"{self.name} {self.least} or newer" if self.least else self.name
-
-
 def examine() -> list[Check]:
     """Return how everything is that an installation needs, and what it could have."""
     checks = []
@@ -94,31 +71,40 @@ def is_whole(checks: list[Check]) -> bool:
     return all(check.state != "missing" for check in checks)
 
 
-def requirements(extra: str = "") -> list[Requirement]:
-    """Return the packages that are needed, or those of an extra; raises
+def requirements(extra: str = "") -> "list[Requirement]":
+    """Return the packages that are needed, or those that an extra adds; raises
     :class:`PackageNotFoundError` where this is not installed.
     """
-    required = []
-    for text in requires(DISTRIBUTION) or ():
-        match = REQUIREMENT.match(text)
-        if match is None:
-            continue
-        marked = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", match["marker"])
-        if (marked[1] if marked else "") == extra and _for_this_python(match["marker"]):
-            required.append(Requirement(match["name"], match["least"] or ""))
-    return required
+    from packaging.requirements import Requirement
+
+    stated = [Requirement(text) for text in requires(DISTRIBUTION) or ()]
+    needed = [one for one in stated if _holds(one)]
+    if not extra:
+        return needed
+    return [one for one in stated if one not in needed and _holds(one, extra)]
 
 
-def _for_this_python(marker: str) -> bool:
-    """Return whether a bound on the version of Python, if there is one, lets this one in."""
-    match = re.search(r"python_version\s*<\s*['\"]([\d.]+)['\"]", marker)
-    return match is None or sys.version_info[:2] < _numbers(match[1])
+def _holds(requirement: "Requirement", extra: str = "") -> bool:
+    """Return whether a package is asked for here, and with an extra."""
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with."""
-    match = re.match(r"\d+(?:\.\d+)*", text)
-    return tuple(map(int, match[0].split("."))) if match else ()
+def installed(requirement: "Requirement") -> str:
+    """Return the version that is installed of a package; empty for none."""
+    try:
+        return version(requirement.name)
+    except PackageNotFoundError:
+        return ""
+
+
+def unmet(required: "Iterable[Requirement]") -> "list[Requirement]":
+    """Return the packages that are not installed, or not in a version that is allowed."""
+    found = []
+    for requirement in required:
+        there = installed(requirement)
+        if not there or not requirement.specifier.contains(there, prereleases=True):
+            found.append(requirement)
+    return found
 
 
 def _from_checkout() -> bool:
@@ -141,33 +127,34 @@ def _reinstall() -> str:
 
 
 def _python() -> Iterator[Check]:
+    from packaging.specifiers import SpecifierSet
+
     running = ".".join(map(str, sys.version_info[:3]))
-    least = str(metadata(DISTRIBUTION)["Requires-Python"]).removeprefix(">=")
-    words = f"{running}, {least} or newer is needed"
-    if sys.version_info[:2] >= _numbers(least):
+    allowed = str(metadata(DISTRIBUTION)["Requires-Python"])
+    words = f"{running}; {allowed} is needed"
+    if SpecifierSet(allowed).contains(running):
         yield Check("Python", "ok", words)
     else:
-        remedy = f"install Python {least}, then {_pip()}"
-        yield Check("Python", "missing", words, remedy)
+        yield Check("Python", "missing", words, f"install Python {allowed}, then {_pip()}")
 
 
 def _packages() -> Iterator[Check]:
-    unmet = [package for package in requirements() if not package.met]
-    if not unmet:
-        listed = ", ".join(f"{package.name} {package.installed}" for package in requirements())
+    required = requirements()
+    lacking = unmet(required)
+    if not lacking:
+        listed = ", ".join(f"{package.name} {installed(package)}" for package in required)
         yield Check("packages", "ok", listed)
-    for package in unmet:
-        there = package.installed or "not installed"
+    for package in lacking:
+        there = installed(package) or "not installed"
         yield Check(package.name, "missing", f"{there}; {package} is needed", _pip())
 
 
 def _extras() -> Iterator[Check]:
     for extra, purpose in EXTRAS.items():
-        unmet = [package for package in requirements(extra) if not package.met]
-        if unmet:
-            names = ", ".join(package.name for package in unmet)
-            words = f"{purpose}: lacks {names}"
-            yield Check(f"[{extra}]", "optional", words, _pip(extra))
+        lacking = unmet(requirements(extra))
+        if lacking:
+            names = ", ".join(package.name for package in lacking)
+            yield Check(f"[{extra}]", "optional", f"{purpose}: lacks {names}", _pip(extra))
         else:
             yield Check(f"[{extra}]", "ok", purpose)
 
