@@ -3,7 +3,7 @@ question in one line.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -380,47 +380,73 @@ def _question(asked: PlainData, catalogue: Catalogue) -> "PlanQuestion":
     from simulator.studies.plan.question import PlanQuestion
 
     slo = _slo(asked)
+    classes = _classes(asked)
     load = "sessions" if "sessions" in asked else "traffic"
-    missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
-    classes: dict[str, PlainData] = {}
-    for text in asked.get("classes", ()):
-        name, fields = _class(text)
-        if name in classes:
-            raise _fault("class", text, f"'{name}' is named twice; state it once")
-        classes[name] = fields
-    limited = all("slo" in given for given in classes.values()) and bool(classes)
-    if slo.keys().isdisjoint(("ttft_ms", "e2e_ms")) and not (limited and not slo):
-        missing.append("a limit on the wait (--ttft-p95 1s)")
-    if missing:
-        message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
-        if "--device" in missing:
-            message += "; specsim list device names them, as in --device a100_80g_sxm,h100_sxm"
-        raise BadInput.at("specsim plan", message)
+    _check_complete(asked, load, slo, classes)
     requests, said = _asked_load(asked, load, catalogue)
-    owned: dict[str, int | None] = {}
-    for typed, count in _devices(asked["device"]).items():
-        name = _called(typed, catalogue)
-        owned[name] = count
-        if name != typed:
-            said = (*said, f"{typed}: taken as {name}, the only device that begins so")
+    devices, taken = _asked_devices(asked, catalogue)
     prices = {}
     for device, price in _pairs("price", asked.get("price")):
         prices[_called(device, catalogue)] = _price(device, price)
     return PlanQuestion(
         model=asked["model"],
-        devices=tuple(owned),
+        devices=tuple(devices),
         requests=requests,
         slo=slo,
         prices=prices,
         engine=asked.get("engine"),
         draft=asked.get("draft"),
         weights=asked.get("weights"),
-        said=said,
+        said=(*said, *taken),
         classes=classes,
         apart=asked.get("apart", "no"),
         link=_link(asked),
-        owned={device: count for device, count in owned.items() if count is not None},
+        owned={device: count for device, count in devices.items() if count is not None},
     )
+
+
+def _classes(asked: PlainData) -> dict[str, PlainData]:
+    """Return the fields of the classes of requests, by name."""
+    classes: dict[str, PlainData] = {}
+    for text in asked.get("classes", ()):
+        name, fields = _class(text)
+        if name in classes:
+            raise _fault("class", text, f"'{name}' is named twice; state it once")
+        classes[name] = fields
+    return classes
+
+
+def _check_complete(
+    asked: PlainData, load: str, slo: PlainData, classes: Mapping[str, PlainData]
+) -> None:
+    """Raise :class:`BadInput` where a question lacks something: a model, a device, its ``load``, or
+    a limit on the wait, which classes may have instead of all requests.
+    """
+    missing = [f"--{option}" for option in ("model", "device", load) if option not in asked]
+    limits_of_classes = bool(classes) and all("slo" in fields for fields in classes.values())
+    if not (slo.keys() & {"ttft_ms", "e2e_ms"} or (limits_of_classes and not slo)):
+        missing.append("a limit on the wait (--ttft-p95 1s)")
+    if missing:
+        message = f"needs a PLAN, or a question; it lacks {', '.join(missing)}"
+        if "--device" in missing:
+            message += "; specsim list device names them, as in --device a100_80g_sxm,h100_sxm"
+        raise BadInput.at("specsim plan", message)
+
+
+def _asked_devices(
+    asked: PlainData, catalogue: Catalogue
+) -> tuple[dict[str, int | None], tuple[str, ...]]:
+    """Return how many of each device are owned, None being any number, and what is said of names
+    that were completed.
+    """
+    owned: dict[str, int | None] = {}
+    said = []
+    for typed, count in _devices(asked["device"]).items():
+        name = _called(typed, catalogue)
+        owned[name] = count
+        if name != typed:
+            said.append(f"{typed}: taken as {name}, the only device that begins so")
+    return owned, tuple(said)
 
 
 def _called(device: str, catalogue: Catalogue) -> str:
