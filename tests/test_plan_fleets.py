@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,14 +15,14 @@ from simulator.core.faults import BadInput, Infeasible
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.inputs.models.quantised import ENDINGS
-from simulator.report.pages.fleets import headline
+from simulator.report.pages.fleets import _cheapest_first, headline
 from simulator.scenario import load
 from simulator.scenario.as_served import said_of_engine
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.limits import LimitInWords, read_limit
 from simulator.studies.plan.question import planned
-from simulator.studies.plan.search import search
-from simulator.studies.plan.stated import stated_fleets
+from simulator.studies.plan.search import Finding, search
+from simulator.studies.plan.stated import StatedFleet, StatedFleets, stated_fleets
 from tests.test_question import asked, log, question
 
 CATALOGUE = Catalogue()
@@ -169,6 +170,8 @@ def test_stated_fleets_stand_in_one_table(tmp_path: Path) -> None:
     assert "2 x a100_80g_sxm do for 3.20 USD an hour (1 of them suffice" in words
     assert "1 x l4 does not do" in words
     assert "4 x rtx_4060_ti_8g do not do" in words
+    for device in ("a100_80g_sxm", "l4"):
+        assert f"- {device}: engine vllm" in words  # defaults of every fleet, not of the first
 
 
 def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
@@ -187,9 +190,11 @@ def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
     assert fleet.usd_per_hour == 2 * 1.6
     assert fleet.whole
     assert sum(fleet.whole.devices.values()) == 2
+    assert len(fleet.draws) == 2
+    itself, *_ = ran = [run.cost_usd_per_million_tokens for run in (fleet.whole, *fleet.draws)]
     between = fleet.interval(lambda finding: finding.cost_usd_per_million_tokens)
     assert between
-    assert between.low <= fleet.whole.cost_usd_per_million_tokens <= between.high
+    assert min(ran) <= between.low <= itself <= between.high <= max(ran)
     data = fleets.as_data()
     assert data["fleets"][0]["does"] is True
     assert data["draws"] == 2
@@ -212,6 +217,31 @@ def test_what_would_do_is_said_in_a_sentence(tmp_path: Path) -> None:
 def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
     with pytest.raises(Infeasible):
         stated_fleets(question(tmp_path, model="deepseek_v3"), [("l4", 1)], CATALOGUE, draws=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"price": "h200_sxm=2"}, "--price h200_sxm: is none of the devices l4"),
+        ({"out": "a.yaml"}, "--out a.yaml: is for one answer; name a folder with --out"),
+        ({"save": "b.yaml"}, "--save b.yaml: is for one answer; name a folder with --out"),
+    ],
+)
+def test_what_no_fleet_needs_is_refused(
+    tmp_path: Path, words: dict[str, str], message: str
+) -> None:
+    done = compared(tmp_path, "l4:1", **words)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_fleet_without_a_price_is_not_the_cheapest() -> None:
+    does = cast(Finding, object())
+    known = StatedFleet("l4", 1, 2.0, None, does)
+    unknown = StatedFleet("rtx_3090", 1, None, None, does)
+    falls_short = StatedFleet("t4", 1, 0.5, None)
+    fleets = StatedFleets((falls_short, unknown, known), (), 0)
+    assert _cheapest_first(fleets) == [known, unknown, falls_short]
 
 
 @pytest.mark.parametrize("fleet", ["a100_80g_sxm", "a100_80g_sxm:0", "a100_80g_sxm:x"])

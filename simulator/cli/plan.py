@@ -205,8 +205,10 @@ def plan(
         words = [*repeated("--compare", fleets), *words]
         command = command_line("plan", [], overrides, seed, words)
         with working("reading"):
-            if save:
-                raise _fault("save", save, "is for one answer; leave it out beside --compare")
+            if save or (out and out.suffix in PLAN_FILES):
+                option, file = ("save", save) if save else ("out", out)
+                message = "is for one answer; name a folder with --out beside --compare"
+                raise _fault(option, file, message)
             question = _compared_question(asked, fleets, Catalogue(own))
             compared = _compared(question, fleets, Catalogue(own), changes, seed, draws)
             page = _fleets_page(compared, command, out)

@@ -3,6 +3,7 @@ it.
 """
 
 from collections.abc import Callable
+from math import inf
 
 from simulator.report.blocks import Bullets, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
@@ -25,13 +26,13 @@ def page(compared: StatedFleets, command: str = "") -> Page:
     fleets = compared.fleets
     runs = f"In brackets: {whole_share(SHARE)} interval over {compared.draws} resampled runs."
     methods = [f"{_devices(fleet)}: {_method(fleet)}" for fleet in fleets]
-    assumed = [Bullets(compared.plan.file.assumed)] if compared.plan.file.assumed else []
+    assumed = [Section("Taken by default", [Bullets(compared.assumed)])]
     return Page(
-        f"{compared.plan.file.name} on stated fleets",
-        about=compared.plan.file.about,
+        f"{compared.plans[0].file.name} on stated fleets",
+        about=f"{', '.join(map(_devices, fleets))}, asked in one line",
         answer=headline(compared),
         opening=[_fleets(compared), Bullets(methods), Paragraph(f"{LEGEND}{runs}")],
-        sections=[Section("Taken by default", assumed)] if assumed else [],
+        sections=assumed if compared.assumed else [],
         command=command,
     )
 
@@ -42,8 +43,14 @@ def headline(compared: StatedFleets) -> str:
 
 
 def _cheapest_first(compared: StatedFleets) -> list[StatedFleet]:
-    """Return the fleets that do, the cheapest first, and then the others in their order."""
-    return sorted(compared.fleets, key=lambda fleet: (not fleet.does, fleet.usd_per_hour or 0.0))
+    """Return the fleets that do, the cheapest first and those without a price last, and then the
+    others likewise.
+    """
+
+    def place(fleet: StatedFleet) -> tuple[bool, float]:
+        return not fleet.does, inf if fleet.usd_per_hour is None else fleet.usd_per_hour
+
+    return sorted(compared.fleets, key=place)
 
 
 def _verdict(fleet: StatedFleet) -> str:
@@ -82,7 +89,7 @@ def _fleets(compared: StatedFleets) -> Table:
         Column("does", lambda fleet: "yes" if fleet.does else "no"),
         Column("SLO met in runs", lambda fleet: _met(fleet, compared.draws)),
         Column("USD/hour", lambda fleet: number(fleet.usd_per_hour, 3)),
-        Column("USD/million tokens", lambda fleet: _with(fleet, _usd_per_million_tokens)),
+        Column("USD/million tokens", _usd_per_million_tokens),
         Column("good requests/s", lambda fleet: _with(fleet, goodput_per_s)),
         Column("carries requests/s", _carries),
         Column("limited by", _limited_by),
@@ -110,8 +117,10 @@ def _between(interval: Interval | None, times: float) -> str:
     return f" ({number(times * interval.low, 3)} to {number(times * interval.high, 3)})"
 
 
-def _usd_per_million_tokens(finding: Finding) -> float | None:
-    return finding.cost_usd_per_million_tokens if finding.expenses else None
+def _usd_per_million_tokens(fleet: StatedFleet) -> str:
+    if fleet.usd_per_hour is None:
+        return ""
+    return _with(fleet, lambda run: run.cost_usd_per_million_tokens if run.expenses else None)
 
 
 def _carries(fleet: StatedFleet) -> str:

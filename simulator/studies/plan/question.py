@@ -177,9 +177,9 @@ def workload_fields(workload: str, catalogue: Catalogue) -> PlainData:
     return requests
 
 
-def _refuse_prices_of_others(question: PlanQuestion) -> None:
+def refuse_prices_of_others(question: PlanQuestion) -> None:
     """Raise :class:`BadInput` for prices of devices that the question does not name."""
-    devices = list(map(_called, question.devices))
+    devices = list(map(called, question.devices))
     unknown = question.prices.keys() - {*question.devices, *devices}
     if unknown:
         named = ", ".join(devices)
@@ -208,7 +208,7 @@ def _offered_hardware(
 ) -> OfferedHardware:
     """Return the devices of a question; beside one with a price, those without are left out."""
     offers = {name: _offer(question, catalogue, name) for name in question.devices}
-    _refuse_prices_of_others(question)
+    refuse_prices_of_others(question)
     priced = any(price for _, price in offers.values())
     offered = OfferedHardware({}, {}, [])
     for name, (maker, price) in offers.items():
@@ -227,7 +227,7 @@ def _offered_hardware(
                 f"start at {whole}"
             )
         offered.entries[name] = entry
-        offered.devices[_called(name)] = offer
+        offered.devices[called(name)] = offer
         offered.assumed.append(words)
     return offered
 
@@ -352,7 +352,7 @@ def _format(question: PlanQuestion, target: NamedModel) -> str:
     return stated or target.weights or published or str(DEFAULTS["weights"]["value"])
 
 
-def _called(device: str) -> str:
+def called(device: str) -> str:
     """Return what a device is called: like its file."""
     return Path(device).stem if device.endswith(".yaml") else device
 
@@ -367,7 +367,7 @@ def _offer(
     path = catalogue.path("device", name, option, ())
     profile = catalogue.content("device", path).data
     prices = question.prices
-    stated = prices.get(name, prices.get(_called(name)))
+    stated = prices.get(name, prices.get(called(name)))
     price = profile.get("price_usd_per_hour")
     if stated is not None:
         price = {"value": stated, "source": "stated with --price", "confidence": "assumed"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from simulator.core.faults import BadInput, Infeasible
+from simulator.core.faults import Infeasible
 from simulator.core.parallel import counted, say
 from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
@@ -21,7 +21,13 @@ from simulator.scenario.uncertain.draws import SHARE, Interval
 from simulator.studies.plan.file import Plan
 from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.limits import limit_name
-from simulator.studies.plan.question import DEFAULTS, PlanQuestion, planned
+from simulator.studies.plan.question import (
+    DEFAULTS,
+    PlanQuestion,
+    called,
+    planned,
+    refuse_prices_of_others,
+)
 from simulator.studies.plan.robustness import DRAWS, resampled_runs
 from simulator.studies.plan.search import (
     NONE_OWNED,
@@ -95,17 +101,25 @@ class StatedFleets:
     """
 
     fleets: tuple[StatedFleet, ...]
-    plan: Plan
-    """The plan of the first fleet that could be read: model, traffic and SLO are those of all."""
+    plans: tuple[Plan, ...]
+    """Those of the fleets on which the model has room, at least one: model, traffic and SLO are
+    those of all.
+    """
     draws: int
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return what was taken by default for any of them, each once."""
+        return tuple(dict.fromkeys(words for plan in self.plans for words in plan.file.assumed))
 
     def as_data(self) -> PlainData:
         """Return plain data."""
         fleets = []
         for fleet in self.fleets:
             fleets.append(_fleet_data(fleet))
-        slo = self.plan.file.slo.model_dump(exclude_none=True)
-        return {"slo": slo, "draws": self.draws, "fleets": fleets}
+        slo = self.plans[0].file.slo.model_dump(exclude_none=True)
+        assumed = list(self.assumed)
+        return {"slo": slo, "draws": self.draws, "fleets": fleets, "assumed": assumed}
 
 
 def stated_fleets(
@@ -123,7 +137,8 @@ def stated_fleets(
     """
     stated: list[StatedFleet] = []
     plans: list[Plan] = []
-    refusals: list[BadInput] = []
+    refusals: list[Infeasible] = []
+    refuse_prices_of_others(question)
     for device, count in counted(fleets, "fleets"):
         asked = replace(question, devices=(device,), owned={device: count})
         asked = replace(asked, prices=_prices_of(device, question.prices))
@@ -137,12 +152,12 @@ def stated_fleets(
         stated.append(_fleet(plan, device, count, draws))
     if not plans:
         raise refusals[0]
-    return StatedFleets(tuple(stated), plans[0], draws)
+    return StatedFleets(tuple(stated), tuple(plans), draws)
 
 
 def _prices_of(device: str, prices: Mapping[str, float]) -> dict[str, float]:
-    """Return the price of a device, where one is stated."""
-    return {name: price for name, price in prices.items() if name == device}
+    """Return the price of a device, where one is stated by its name or that of its file."""
+    return {name: price for name, price in prices.items() if name in (device, called(device))}
 
 
 def _fleet(plan: Plan, device: str, count: int, draws: int) -> StatedFleet:
