@@ -17,9 +17,17 @@ from rich.console import Console
 
 from simulator.api.studies import study_names
 from simulator.cli.main import SECTIONS, main
-from simulator.cli.options import LONG
-from simulator.report.blocks import Brief, Highlight, Page, Remark, Standing
-from simulator.report.pages.brief import DOUBTS, LINES, MOST, in_brief, two_of
+from simulator.cli.options import LONG, answer
+from simulator.report.blocks import (
+    Brief,
+    Highlight,
+    Page,
+    Paragraph,
+    Remark,
+    Section,
+    Standing,
+)
+from simulator.report.pages.brief import LINES, MOST, in_brief
 from simulator.report.terminal import print_page
 
 ORDER = ("Answer", "Interval", "Verdict", "Uncertain", "Report")
@@ -146,28 +154,18 @@ def test_words_are_cut_behind_their_last_line() -> None:
     assert printed(Page("t", brief=Brief(remarks, 5)), 12)[1:] == [*whole, "B  seven"]
 
 
-@pytest.mark.parametrize(
-    ("said", "two"),
-    [
-        ("", ()),
-        (
-            "largest uncertainty: a (assumed); over its range, x",
-            ("a (assumed); over its range, x",),
-        ),
-        (
-            "largest uncertainty: a (assumed); so; then b (c, -1.0 %), d (e, +2.0 %)",
-            ("a (assumed); so", "b (c, -1.0 %)"),
-        ),
-    ],
-)
-def test_the_two_largest_uncertainties_are_taken(said: str, two: tuple[str, ...]) -> None:
-    assert two_of(said) == two
-    assert len(two) <= DOUBTS
-
-
-def test_a_command_without_the_option_prints_the_page_whole() -> None:
-    context = click.Context(main)
-    assert LONG not in context.meta
+def test_a_command_without_the_option_prints_the_page_whole(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So does one that has it and got it; one that has it and did not prints the answer alone."""
+    details = Section("Details", [Paragraph("in full")])
+    page = Page("t", answer="It helps.", sections=[details], standing=Standing("1 to 2"))
+    for asked_long, whole in ((None, True), (True, True), (False, False)):
+        with click.Context(main) as context:
+            if asked_long is not None:
+                context.meta[LONG] = asked_long
+            answer(False, dict, lambda: page)
+        assert ("in full" in capsys.readouterr().out) is whole
 
 
 # ---- lists fit a narrow terminal

@@ -112,7 +112,7 @@ def answer(
         from simulator.report.terminal import print_page
 
         shown = page()
-        if shown.standing and _in_brief():
+        if shown.standing and is_brief():
             told = any(line.startswith(("page:", "figure:")) for line in lines)
             shown = in_brief(shown, "" if told else _how_to_read(), len(lines))
         print_page(shown, Console())
@@ -120,7 +120,7 @@ def answer(
         click.echo(line)
 
 
-def _in_brief() -> bool:
+def is_brief() -> bool:
     """Return whether a command that has ``--long`` was called without it."""
     context = click.get_current_context(silent=True)
     return context is not None and context.meta.get(LONG) is False

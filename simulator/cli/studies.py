@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from simulator.api.studies import Asked, computed, page_of, with_standing
 from simulator.cli import options
-from simulator.cli.options import answer, working
+from simulator.cli.options import answer, is_brief, working
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
@@ -237,7 +237,7 @@ def show(name: str, status: str, given: PlainData) -> None:
             page = page_of(name, result, command)
         if write:
             write(page)
-        if not shown.as_json:
+        if not shown.as_json and is_brief():
             page = with_standing(page, asked)
     lines = [_written(name, shown.out)] if shown.out else []
     answer(shown.as_json, result.as_data, lambda: page, *lines)

@@ -25,7 +25,13 @@ from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import drawn
-from simulator.scenario.uncertain.footings import Footing, footings, largest_in_words
+from simulator.scenario.uncertain.footings import (
+    Footing,
+    footings,
+    in_words,
+    largest_in_words,
+    worth_naming,
+)
 from simulator.scenario.uncertain.intervals import doubt_of
 from simulator.studies import parallel_methods
 from simulator.studies.method_features import read_method
@@ -71,6 +77,8 @@ class MethodPoint:
     """How the law relates to the process, where it is not exact."""
     rests_on: str = ""
     """What in doubt its speed-up rests on most, and what that could change."""
+    doubts: tuple[str, ...] = ()
+    """Numbers in doubt that change its speed-up, the largest change first."""
     decision: Decision | None = None
     """Whether to switch speculation on with this method."""
     published_speedup: float | None = None
@@ -286,6 +294,7 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline: Outcome) -> Met
         baseline_tpot_ms=baseline.tpot_s * 1e3,
         relation="" if (claim := claim_of(scenario)).exact else str(claim),
         rests_on=largest_in_words(loaded, doubted, 2),
+        doubts=tuple(map(in_words, worth_naming(doubted))),
         decision=_decided(loaded, simulated, baseline, doubted),
         published_speedup=candidate.published.speedup if candidate.published else None,
     )

@@ -74,19 +74,6 @@ def _sentence(words: str) -> str:
     return as_sentence(words)
 
 
-def two_of(rests_on: str) -> tuple[str, ...]:
-    """Return the two largest uncertainties of a sentence that
-    :func:`~simulator.scenario.uncertain.footings.rests_on` made; none of an empty one.
-    """
-    if not rests_on:
-        return ()
-    largest, _, others = rests_on.removeprefix("largest uncertainty: ").partition("; then ")
-    if not others:
-        return (largest,)
-    second, bracket, _ = others.partition(" %)")
-    return largest, f"{second}{bracket}"
-
-
 def of_decision(decision: Decision | None) -> str:
     """Return whether speculation helps, in a few words; empty without a decision."""
     if decision is None:

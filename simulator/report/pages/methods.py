@@ -102,7 +102,7 @@ def _standing(result: MethodComparison) -> Standing:
         said = f" ({point.decision.verdict})" if point.decision else ""
         clauses.append(f"{point.method} {point.speedup:.2f}x{said}")
     more = [("Others", f"{', '.join(clauses)}.")] if clauses else []
-    return Standing("", verdict and f"{first.method} {verdict}", brief.two_of(first.rests_on), more)
+    return Standing("", verdict and f"{first.method} {verdict}", first.doubts, more)
 
 
 def _first(result: MethodComparison) -> Decision | None:

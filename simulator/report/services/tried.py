@@ -127,7 +127,9 @@ def _standing(result: WhatIfService) -> Standing:
         low, high = best.drawn.interval(0.8)
         change = f"time of a whole request {_percent(low)} to {_percent(high)} %"
         interval = f"{ranked[0].change.typed}: {change} (80 % interval)"
-    verdicts = [f"{each.change.typed} {each.verdict} ({each.chance:.0%})" for each in ranked]
+    verdicts = []
+    for each in ranked:
+        verdicts.append(f"{each.change.typed} {each.verdict} ({chance_words(each.chance)})")
     assumed = list(dict.fromkeys(words for each in ranked for words in each.change.said))
     beware = [("Beware", f"{words}.") for words in cautions_of(result)]
     return Standing(interval, ", ".join(verdicts), assumed, beware)
