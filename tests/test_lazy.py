@@ -145,10 +145,36 @@ def test_tokens_that_a_step_may_take_back_are_stepped() -> None:
     assert not both_ways.differences(Service(emitted, verdicts, cost, requests, Serving()))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name for name, found in strategies().items() if tells_courses(found.example().strategy)],
-)
+TELLING = [name for name, found in strategies().items() if tells_courses(found.example().strategy)]
+"""Strategies that tell what a request will do."""
+
+
+@pytest.mark.parametrize("budget_tokens", [9, 24, 40])
+@pytest.mark.parametrize("name", TELLING)
+def test_prompts_are_read_in_what_steps_leave_of_a_tight_budget(
+    name: str, budget_tokens: int
+) -> None:
+    """Forty requests come while others decode, and are read beside them piece by piece: some steps
+    have fewer rows than a window, of some strategies known before the step, of others not.
+    """
+    example = strategies()[name].example()
+    cost = StatedCost(example.durations, example.strategy.needs.draft_steps)
+    arrivals = {"name": "poisson", "rate_per_s": 8.0}
+    stated = {"arrivals": arrivals, "count": 40, "prompt_tokens": 33, "output_tokens": 20}
+    places = 1 if example.strategy.traits.alone else 16
+    policy = UnifiedBudget(max_requests=places, budget_tokens=budget_tokens)
+    service = Service(
+        example.strategy,
+        example.strategy.reads(Rates((0.7,), 0.9)),
+        cost,
+        Requests.model_validate(stated),
+        Serving(policy=policy),
+        exit=early_exit(example.strategy, None),
+    )
+    assert both_ways.differences(service, spans=100) == {}
+
+
+@pytest.mark.parametrize("name", TELLING)
 def test_every_strategy_that_tells_courses_takes_them_in_its_example(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -135,6 +135,10 @@ class LazyBatch:
         self.beside = policy.decodes_beside
         self.reserves = policy.reserves
         self.counts_drafts = policy.counts_drafts
+        self.rows_fall = False
+        """Whether requests have fewer rows in some steps than in others, and the policy counts
+        them.
+        """
         self.gives_back = policy.gives_back
         self.to_come = StepsToCome(
             scheduler.memory,
@@ -311,7 +315,9 @@ class LazyBatch:
         if not to_come.has_room(steps):
             self._write()
             to_come.make_room(len(course.adds), steps)
-        room = self._room(request, course)
+        missing = self.strategy.rows_missing(course) if self.counts_drafts else None
+        self.rows_fall = missing is not None
+        room = self._room(request, course, missing)
         begun = to_come.begin(course, state.context, self.ahead, request.blocks, room)
         member = Member(request, course, to_come.step, begun, state.context + self.ahead, room)
         self.members[request] = member
@@ -319,14 +325,15 @@ class LazyBatch:
         self.turns += 1
         heappush(self.ends, (to_come.step + steps, self.turns, member))
 
-    def _room(self, request: Request, course: Course) -> NDArray[np.int64] | None:
-        """Return (steps,) the tokens for which a request has room in each step of its course; None
-        where that is its context and what a step may add.
+    def _room(
+        self, request: Request, course: Course, missing: NDArray[np.int64] | None
+    ) -> NDArray[np.int64] | None:
+        """Return (steps,) the tokens for which a request has room in each step of its course, of
+        which some have ``missing`` rows; None where that is its context and what a step may add.
         """
         state = request.state
         if self.reserves or state is None:
             return None
-        missing = self.strategy.rows_missing(course) if self.counts_drafts else None
         first = state.context + self.ahead
         slots = self.scheduler.memory.room_of(first)
         if missing is None and (self.gives_back or request.slots <= slots):
@@ -378,7 +385,7 @@ class LazyBatch:
         if requests not in self.whole and not self._holds(requests):
             return step
         until = self.ends[0][0]
-        if self._may_read_beside_fewer_rows():
+        if self._rows_may_let_in():
             until = step + 1
         if self.unlimited:
             return until
@@ -447,23 +454,21 @@ class LazyBatch:
         memory.used += grown
         memory.make_way(memory.used)
         queues.next_rows = None
-        if beside and requests and len(self.to_come.rows) > BLOCKS:
+        if requests and self.rows_fall:
             queues.next_rows = self._next_step().rows.tokens
         prompts = scheduler.policy.prompts(queues, requests)
         memory.used -= grown
         ledger = scheduler.ledger
         ledger.wait_anew(len(queues.waiting), now)
-        self.blocked = not (prompts or memory.evicts or self._may_read_beside_fewer_rows())
+        self.blocked = not (prompts or memory.evicts or self._rows_may_let_in())
         return prompts
 
-    def _may_read_beside_fewer_rows(self) -> bool:
-        """Return whether a step of fewer rows than the next may leave room for a prompt."""
+    def _rows_may_let_in(self) -> bool:
+        """Return whether a step of fewer rows than the next one may leave room for a prompt."""
         queues = self.scheduler.queues
-        if not self.beside or len(self.to_come.rows) <= BLOCKS:
-            return False
         most = self.scheduler.policy.max_requests
         enters = queues.waiting and (most is None or len(queues.running) < most)
-        return bool(queues.reading or enters)
+        return self.rows_fall and bool(queues.reading or enters)
 
     def _read(self, prompts: Prompts, now: float) -> PromptPass:
         """Let an iteration with prompts begin; return when it ends."""
