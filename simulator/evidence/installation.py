@@ -99,12 +99,12 @@ def installed(requirement: "Requirement") -> str:
 
 def unmet(required: "Iterable[Requirement]") -> "list[Requirement]":
     """Return the packages that are not installed, or not in a version that is allowed."""
-    found = []
+    lacking = []
     for requirement in required:
         there = installed(requirement)
         if not there or not requirement.specifier.contains(there, prereleases=True):
-            found.append(requirement)
-    return found
+            lacking.append(requirement)
+    return lacking
 
 
 def _from_checkout() -> bool:

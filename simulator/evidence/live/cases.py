@@ -107,8 +107,9 @@ class ObservedCase:
     @cached_property
     def stretched(self) -> Sequence[float] | None:
         """Return by what the time behind the first token of each request is multiplied, so that it
-        takes the steps that were measured and not those that were drawn, whose number depends on no
-        duration; None where nobody has counted them.
+        takes the steps that were measured and not those that were drawn; None where nobody has
+        counted them. Drawn steps are counted with the profile that a fit starts from: where windows
+        follow the batch, a fit may move their number a little.
         """
         measured: Sequence[int | None]
         if self.exact_steps:

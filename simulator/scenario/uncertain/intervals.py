@@ -19,7 +19,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.decide import of_run
 from simulator.scenario.evaluate import baseline, law, observed_batch, run, tuned
 from simulator.scenario.result.run_result import RunResult
-from simulator.scenario.stated.means import possible_changes
+from simulator.scenario.stated.means import EIGHTY, possible_changes
 from simulator.scenario.uncertain.acceptance import acceptance_range
 from simulator.scenario.uncertain.devices import by_operation, devices, slowed
 from simulator.scenario.uncertain.distance import (
@@ -45,6 +45,16 @@ from simulator.scenario.uncertain.footings import (
     worth_naming,
 )
 from simulator.scenario.uncertain.links import slower_all_reduces
+
+FIT = "fit of engine "
+"""How the name of what the fit of an engine left begins."""
+NO_PART = ("without", "held out")
+"""How the names of errors begin that are of runs which took no part in a fit."""
+ONE_WINDOW = log(2.0) / EIGHTY
+"""What a doubling of a request's rows adds to the log of a step, as a standard deviation, where a
+fit saw one window alone: a step may follow its rows fully or not at all, and the fit be at either
+end, so that 80 % of the draws lie within one whole doubling.
+"""
 
 
 def run_with_interval(
@@ -272,17 +282,19 @@ def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[st
         if name not in whole:
             yield name, laws_of(change(loaded).scenario, acceptance, batch)
     drafts = scenario.schedule.window > 0
+    far = farthest(scenario, batch)
     for engine in nested(scenario, Engine):
         if engine.fit:
             left = left_by(engine.fit)
-            yield f"fit of engine {engine.name}", stated.longer(left, 0.0 if drafts else left)
+            yield f"{FIT}{engine.name}", stated.longer(left, 0.0 if drafts else left)
             if drafts:
-                yield f"fit of engine {engine.name}, plain", stated.longer(plain=left)
+                yield f"{FIT}{engine.name}, plain", stated.longer(plain=left)
         seen = lone_window(engine)
         if seen is not None:
             by_rows = stated.longer(*beyond_lone_window(scenario, seen))
             yield f"rows of engine {engine.name}", by_rows
-    for beyond in outside(farthest(scenario, batch)):
+            far.pop("rows", None)
+    for beyond in outside(far):
         every = beyond.every_pass
         yield f"{beyond.axis} {OUTSIDE}, every pass", stated.longer(every, every)
         if drafts:
@@ -306,17 +318,6 @@ def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
     low = scenario.acceptance.model_copy(update={"by_context": falling})
     lowest = law(scenario, loaded.replace(acceptance=low).acceptance())
     return {BY_CONTEXT: log(stated.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS}
-
-
-NO_PART = ("without", "held out")
-"""How the names of errors begin that are of runs which took no part in a fit."""
-
-
-ONE_WINDOW = log(2.0) / 1.2816
-"""What a doubling of a request's rows adds to the log of a step, as a standard deviation, where a
-fit saw one window alone: a step may follow its rows fully or not at all, and the fit be at either
-end, so that 80 % of the draws lie within one whole doubling.
-"""
 
 
 def lone_window(engine: Engine) -> int | None:

@@ -499,6 +499,14 @@ ENGINES = {
 """Programs by engine, whose name may go on."""
 
 
+def program_name(scenario: Scenario) -> str | None:
+    """Return the engine of a scenario's target as :data:`ENGINES` names it; None where no options
+    of it are known.
+    """
+    engine = scenario.target.engine.name if scenario.target else ""
+    return next((name for name in ENGINES if engine.startswith(name)), None)
+
+
 def chunk_of(policy: Policy) -> int | None:
     """Return the tokens of a pass of a policy that cuts prompts to them; None where prompts are
     whole.

@@ -30,7 +30,7 @@ from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands import ENGINES, program_name
 from simulator.studies.plan.commands_apart import scripts_apart
 from simulator.studies.plan.search import Finding, examine, replicated
 
@@ -263,16 +263,13 @@ def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> d
     ranges = None
     if windows is not None and windows.finding.kept:
         ranges = windows.ranges(scenario.batch)
-    scripts: dict[str, str] = {}
-    for name, program in ENGINES.items():
-        if scenario.target and scenario.target.engine.name.startswith(name):
-            if scenario.serving.pools:
-                scripts |= scripts_apart(name, scenario, ranges, head)
-                continue
-            script = program.script(scenario, ranges, head)
-            if script is not None:
-                scripts[program.file] = script
-    return scripts
+    name = program_name(scenario)
+    if name is None:
+        return {}
+    if scenario.serving.pools:
+        return scripts_apart(name, scenario, ranges, head)
+    script = ENGINES[name].script(scenario, ranges, head)
+    return {ENGINES[name].file: script} if script is not None else {}
 
 
 def _runnable(scenario: Scenario) -> PlainData:

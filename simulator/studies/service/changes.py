@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from simulator.core.acceptance.retrieval import rate_of
 from simulator.core.acceptance.spec import AcceptanceSpec, Rescale
 from simulator.core.faults import BadInput, Fault, did_you_mean
 from simulator.core.plain import PlainData, PlainMapping
@@ -401,9 +402,9 @@ def _at_rate(loaded: Loaded, mean: Rescale, tokens: float, window: int) -> Plain
     spec = loaded.scenario.acceptance
     known = mean.window or loaded.scenario.schedule.window
     stated: PlainData = {"source": mean.source, "confidence": mean.confidence}
-    stated["rate"] = round(rate_of(tokens, known), 6)
+    stated["rate"] = round(rate_of(tokens - 1.0, known), 6)
     if spec.tokens_per_step_between:
-        ends = [rate_of(end, known) for end in spec.tokens_per_step_between]
+        ends = [rate_of(end - 1.0, known) for end in spec.tokens_per_step_between]
         stated["tokens_per_step_between"] = [round(tokens_at(rate, window), 3) for rate in ends]
         stated["window"] = window
     return replacing(AcceptanceSpec, loaded.document.data.get("acceptance"), stated)
@@ -412,21 +413,6 @@ def _at_rate(loaded: Loaded, mean: Rescale, tokens: float, window: int) -> Plain
 def tokens_at(rate: float, window: int) -> float:
     """Return the tokens of a step in which each of ``window`` draft tokens is kept as often."""
     return sum(rate**kept for kept in range(window + 1))
-
-
-def rate_of(tokens: float, window: int) -> float:
-    """Return how often each of ``window`` draft tokens is kept where a step has so many tokens, by
-    halving; 1 where it has more than all of them.
-    """
-    low = 0.0
-    high = 1.0
-    for _ in range(50):
-        middle = (low + high) / 2.0
-        if tokens_at(middle, window) < tokens:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def _continued(loaded: Loaded) -> PlainData:

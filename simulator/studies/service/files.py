@@ -11,7 +11,7 @@ from simulator.inputs.services.prediction import PREDICTION, prediction_text
 from simulator.scenario import Loaded
 from simulator.scenario.live.accepted import replacing
 from simulator.scenario.live.service import SCENARIO
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands import ENGINES, program_name
 from simulator.studies.service.changes import Change
 from simulator.studies.service.tried import WhatIfService
 
@@ -67,8 +67,5 @@ def _scenario_text(base: Loaded, change: Change, like: str) -> str:
 
 def _script(change: Change) -> str:
     """Return the name of the file for the command that serves a change."""
-    target = change.loaded.scenario.target
-    for name, program in ENGINES.items():
-        if target and target.engine.name.startswith(name):
-            return program.file
-    return "serve.sh"
+    name = program_name(change.loaded.scenario)
+    return ENGINES[name].file if name else "serve.sh"

@@ -34,6 +34,7 @@ from simulator.scenario.uncertain.distance import farthest
 from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import DRAWS, Deviates, Doubt, Drawn
 from simulator.scenario.uncertain.intervals import (
+    FIT,
     Laws,
     doubts_of,
     laws_of,
@@ -46,8 +47,6 @@ SLOWER = 1.1
 """How many times as long everything takes in a slower run."""
 LEAST = 0.01
 """Log change of a step from which on it is seen what a slower run does."""
-FIT = "fit of engine "
-"""How the name of what the fit of an engine left begins."""
 UNSEEN = "windows that it has not seen"
 MS = 1e3
 

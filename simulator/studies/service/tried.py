@@ -29,7 +29,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.verdict import Verdict, verdict
 from simulator.scenario.uncertain.draws import DRAWS, Drawn
 from simulator.studies.compare import differences
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands import ENGINES, program_name
 from simulator.studies.service.changes import Change, Untried
 from simulator.studies.service.simulated import SimulatedService, simulated_service
 
@@ -282,10 +282,8 @@ def _rounded(value: float) -> float:
 def _command(change: Change) -> str | None:
     """Return the command that serves a service after a change; None where none is known."""
     scenario = change.loaded.scenario
-    for name, program in ENGINES.items():
-        if scenario.target and scenario.target.engine.name.startswith(name):
-            return program.script(scenario, None, change.head)
-    return None
+    name = program_name(scenario)
+    return ENGINES[name].script(scenario, None, change.head) if name else None
 
 
 def load_of_scenario(scenario: Scenario) -> ObservedLoad:

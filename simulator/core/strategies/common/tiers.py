@@ -61,7 +61,9 @@ class TierState:
     window: int
     """Draft tokens of its next step."""
     mean: float
-    """Accepted draft tokens of a request, newest steps first; below 0 before the first."""
+    """Moving mean of the accepted draft tokens of a request; below 0 where none were drafted
+    yet.
+    """
     steps: int = 0
     """Steps of its batches so far."""
 
