@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 from typing import cast
 
@@ -26,6 +28,7 @@ from simulator.studies.plan.stated import StatedFleet, StatedFleets, stated_flee
 from tests.test_question import asked, log, question
 
 CATALOGUE = Catalogue()
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
@@ -217,6 +220,17 @@ def test_what_would_do_is_said_in_a_sentence(tmp_path: Path) -> None:
 def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
     with pytest.raises(Infeasible):
         stated_fleets(question(tmp_path, model="deepseek_v3"), [("l4", 1)], CATALOGUE, draws=1)
+
+
+@pytest.mark.full
+def test_the_page_on_plans_says_what_its_fleets_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "docs/how-to/plan.md").read_text("utf-8")
+    (command,) = re.findall(r"^    specsim (plan --compare .*)$", text, re.MULTILINE)
+    (said,) = re.findall(r"^    (1 x h100_sxm does for .*)$", text, re.MULTILINE)
+    done = CliRunner().invoke(main, shlex.split(command), env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    assert said in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,9 @@ def _allotted(brief: Brief, needed: Sequence[int]) -> dict[int, int]:
     """Return how many lines each remark that is printed gets, by its place; ``needed``: those that
     it takes.
 
-    What is always said is cut at first; lines that are left complete it, in its order, and then
-    those of other remarks that fit whole.
+    1. What is always said gets its lines, cut to its most.
+    2. Of the lines that are left it gets what it was cut by, in its order.
+    3. Other remarks follow by rank, each as long as it fits whole.
     """
     lines: dict[int, int] = {}
     for place, remark in enumerate(brief.remarks):

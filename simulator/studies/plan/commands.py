@@ -318,7 +318,7 @@ def _vllm_config(served: Served) -> str:
 def _vllm_quantisation(drafted: ServedCheckpoint | None) -> str | None:
     """Return how a draft model is quantised while it is loaded; None where it is not."""
     if drafted and "--quantization" in drafted.options:
-        return drafted.options[-1]
+        return drafted.options[drafted.options.index("--quantization") + 1]
     return None
 
 
