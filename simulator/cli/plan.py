@@ -439,7 +439,7 @@ def _asked_devices(
     asked: PlainData, catalogue: Catalogue
 ) -> tuple[dict[str, int | None], tuple[str, ...]]:
     """Return how many of each device are owned, None being any number, and what is said of names
-    that were completed.
+    that were begun alone.
     """
     owned: dict[str, int | None] = {}
     said = []
