@@ -55,6 +55,8 @@ class StepsToCome:
         self.step = 0
         self.base = 0
         """The number of the step in the first column."""
+        self.until = 0
+        """The number of the step behind the last one that anybody takes part in."""
         self.rows: Counts = np.zeros((BLOCKS, 0), dtype=np.int64)
         """(rows, steps): see :data:`TOKENS`."""
         self.context = 0
@@ -83,6 +85,7 @@ class StepsToCome:
         first = self.step - self.base
         steps = course.adds.shape[1]
         to_come = self.rows[:, first : first + steps]
+        self.until = max(self.until, self.step + steps)
         if self.priced:
             contexts = to_come[TOKENS]
             contexts += course.adds[0]
@@ -111,7 +114,7 @@ class StepsToCome:
 
     def clear(self) -> None:
         """Forget all requests."""
-        self.rows[:] = 0
+        self.rows[:, : self.until - self.base] = 0
         self.context = self.during = self.before = 0
 
     def has_room(self, steps: int) -> bool:
