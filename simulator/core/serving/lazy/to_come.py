@@ -56,7 +56,7 @@ class StepsToCome:
         self.base = 0
         """The number of the step in the first column."""
         self.until = 0
-        """The number of the step behind the last one that anybody takes part in."""
+        """The number of the step behind the last one that a request takes part in."""
         self.rows: Counts = np.zeros((BLOCKS, 0), dtype=np.int64)
         """(rows, steps): see :data:`TOKENS`."""
         self.context = 0
