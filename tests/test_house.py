@@ -519,17 +519,16 @@ def cpu_s(script: str, *arguments: str) -> float:
 
 
 def test_help_and_list_take_little_more_than_the_libraries_they_need_and_load_no_numpy() -> None:
-    """Twice to three times as long as loading click and yaml alone; with all that a run needs it
-    would be thirty times.
+    """One to three times as long as loading click and yaml alone, measured beside it; with all that
+    a run needs it would be thirty times.
     """
     heavy = {"numpy", "pandas", "matplotlib", "torch", "scipy", "simpy", "pydantic", "rich"}
     script = (
         "import sys; from simulator.cli.main import main; main(sys.argv[1:], "
         f"standalone_mode=False); sys.exit(','.join(set(sys.modules) & {heavy}))"
     )
-    least = cpu_s("import click, yaml")
     for arguments in QUICK:
-        assert cpu_s(script, *arguments) < 5 * least, arguments
+        assert cpu_s(script, *arguments) < 6 * cpu_s("import click, yaml"), arguments
 
 
 def test_loading_and_running_a_scenario_imports_neither_tables_nor_pictures() -> None:

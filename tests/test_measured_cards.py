@@ -16,7 +16,7 @@ from simulator.cli.main import main
 from simulator.core.cost.device import Device
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
-from simulator.inputs.derived import derived_from
+from simulator.inputs.derived import kernels_of
 from simulator.inputs.schema import validate
 from simulator.report.pages.measured_cards import answer, in_common, profile
 from simulator.studies.measured_cards import Sheet, measured_cards, near_card, near_sheet
@@ -106,7 +106,7 @@ def test_the_printed_profile_is_one(tmp_path: Path) -> None:
     assert (card.memory_gb.value, card.memory_bandwidth_gb_s.value) == (12.9, 500)
     assert card.spread is not None
     assert card.spread.value == found.nearest[0].spread == 0.3
-    assert derived_from(devices / "mine.yaml") == (found.nearest[0].name, 0.3)
+    assert kernels_of(devices / "mine.yaml") == (found.nearest[0].name, 0.3, False)
 
 
 def listed(*words: str) -> str:
@@ -167,18 +167,18 @@ def test_a_list_says_whose_kernels_a_card_takes_and_how_far_off_it_may_be() -> N
         ("memory_gb: 3\nlike: l40s\nspread: {value: 0.5}\n", ("l40s", 0.5)),
         ("like: l40s\nspread: 0.4\n", ("l40s", 0.4)),
         ("like: l40s\n", ("l40s", 0.19)),
-        ("like: l40s\nspread: what\n", None),
-        ("like: l40s\nmatmul: {}\n", None),
-        ("like: l40s\nspread: same chip\nmatmul: {}\n", None),
-        ("memory_gb: 3\n", None),
+        ("like: l40s\nspread: what\n", (None, 0)),
+        ("like: l40s\nmatmul: {}\n", (None, 0)),
+        ("like: l40s\nspread: same chip\nmatmul: {}\n", (None, 0)),
+        ("memory_gb: 3\n", (None, 0)),
     ],
 )
 def test_what_a_profile_borrows_is_read_from_its_lines(
-    tmp_path: Path, lines: str, expected: tuple[str, float] | None
+    tmp_path: Path, lines: str, expected: tuple[str | None, float]
 ) -> None:
     path = tmp_path / "card.yaml"
     path.write_text(f"about: a card\n{lines}")
-    assert derived_from(path) == expected
+    assert kernels_of(path) == (*expected, False)
 
 
 def test_an_architecture_says_who_makes_a_card() -> None:

@@ -25,7 +25,7 @@ from simulator.inputs.catalogue import (
     strategy_files,
     strategy_names,
 )
-from simulator.inputs.derived import derived_from, is_measured
+from simulator.inputs.derived import kernels_of
 from simulator.inputs.plugins import plugin_file
 from simulator.inputs.shell import typed
 
@@ -159,11 +159,11 @@ def _with_origins(abouts: dict[str, str], files: dict[str, Path]) -> dict[str, s
         year, _, rest = about.partition(" ")
         if not year.isdigit():  # a card whose year is not stated
             year, rest = "", about
-        borrowed = derived_from(files[name])
-        if borrowed:
-            origin, spread = borrowed
-            derived[name] = f"{year} derived from {origin}, ±{100 * spread:.0f} %: {rest}".strip()
-        elif not is_measured(files[name]):
+        kernels = kernels_of(files[name])
+        if kernels.like:
+            spread = f"±{100 * kernels.spread:.0f} %"
+            derived[name] = f"{year} derived from {kernels.like}, {spread}: {rest}".strip()
+        elif not kernels.measured:
             derived[name] = f"{year} not measured: {rest}".strip()
     return derived
 
@@ -346,13 +346,12 @@ def _origin(path: Path) -> str:
     """Return in lines whose kernels a device takes, and how far off its times may be; nothing for
     one with kernels of its own.
     """
-    borrowed = derived_from(path)
-    if borrowed is None:
+    kernels = kernels_of(path)
+    if kernels.like is None:
         return ""
-    origin, spread = borrowed
     words = (
-        f"Derived from {origin}, whose kernels it takes (specsim show {origin}): "
-        f"±{100 * spread:.0f} % of a layer's time, one standard deviation"
+        f"Derived from {kernels.like}, whose kernels it takes (specsim show {kernels.like}): "
+        f"±{100 * kernels.spread:.0f} % of a layer's time, one standard deviation"
     )
     return f"\n{fill(words, _width())}\n"
 
