@@ -18,7 +18,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 from simulator.scenario import load
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 from tests.test_cost import LINK, place
 
 

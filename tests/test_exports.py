@@ -31,8 +31,8 @@ from benchmarks.exports.record import (
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.report.markdown import as_markdown
-from simulator.studies.plan.checkpoints import published_as, repositories
-from simulator.studies.plan.commands_apart import DYNAMO, scripts_apart
+from simulator.studies.plan.commands.apart import DYNAMO, scripts_apart
+from simulator.studies.plan.commands.checkpoints import published_as, repositories
 
 CONFIGS = Path(__file__).parents[2] / "shared/data/model_configs"
 

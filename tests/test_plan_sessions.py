@@ -23,7 +23,7 @@ from simulator.scenario import Loaded, evaluate, load
 from simulator.scenario.cache_cost import CacheCost
 from simulator.studies.plan.arithmetic import most_times
 from simulator.studies.plan.bounds import FleetBounds
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.file import Plan, load_plan
 from simulator.studies.plan.headroom import Headroom, _cut_short, filling_up, lasting_s
 from simulator.studies.plan.question import talked

@@ -28,7 +28,7 @@ from simulator.scenario.caveats import taken_over
 from simulator.scenario.evaluate import baseline, law, plain, simulate
 from simulator.scenario.expenses import expenses, rented_devices
 from simulator.scenario.loading import variant
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import headroom

@@ -41,7 +41,7 @@ from simulator.scenario.loading import variant
 from simulator.scenario.lossy import outputs_change
 from simulator.scenario.recording import nearest_recording
 from simulator.scenario.uncertain.acceptance import acceptance_range
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 
 COST = StatedCost(StatedDurations(target_ms=10.0, draft_step_ms=2.0), 1)
 SCORED = "small_family_scored"

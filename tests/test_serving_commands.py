@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulator.scenario import load
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 
 VLLM = (
     "vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: "

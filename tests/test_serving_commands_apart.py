@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from simulator.scenario import load
-from simulator.studies.plan.commands import ENGINES
-from simulator.studies.plan.commands_apart import DYNAMO, PROGRAMS, files_apart, scripts_apart
+from simulator.studies.plan.commands.apart import DYNAMO, PROGRAMS, files_apart, scripts_apart
+from simulator.studies.plan.commands.engines import ENGINES
 
 # a line that ends in ~ goes on in the next
 VLLM = {

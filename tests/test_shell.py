@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.scenario import Loaded, load
-from simulator.studies.plan.commands import ENGINES
+from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import exports
 
 PROGRAMS = (

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from simulator.core.strategies.adaptive_verification import of_chain
 from simulator.scenario import Scenario, load
-from simulator.studies.plan.commands import ENGINES, Ranges
-from simulator.studies.plan.commands_apart import scripts_apart
+from simulator.studies.plan.commands.apart import scripts_apart
+from simulator.studies.plan.commands.engines import ENGINES, Ranges
 
 BASE = "autoregressive_qwen3_32b_a100"
 SHORT = (

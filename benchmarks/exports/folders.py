@@ -18,7 +18,7 @@ from simulator.core.cost.model import ModelSpec
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.inputs.writing import json_text
-from simulator.studies.plan.checkpoints import published_as, repositories
+from simulator.studies.plan.commands.checkpoints import published_as, repositories
 
 FACTS = Path(__file__).with_name("architectures.yaml")
 KINDS = {"eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "dspark": "dspark"}

@@ -44,8 +44,8 @@ from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
-from simulator.studies.plan.commands import ENGINES
-from simulator.studies.plan.commands_apart import files_apart
+from simulator.studies.plan.commands.apart import files_apart
+from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import DraftLengths, WindowSchedule, is_better
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up

@@ -3,9 +3,9 @@
 * ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``; with
   ``traffic.csv`` or ``sessions.csv`` beside it where requests were read from a file.
 * ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too
-  (:mod:`simulator.studies.plan.commands`).
+  (:mod:`simulator.studies.plan.commands.engines`).
 * ``vllm_prefill.sh``, ``vllm_decode.sh``, ``vllm_router.sh``, those of SGLang, and ``dynamo.yaml``
-  where prefill and decode are apart (:mod:`simulator.studies.plan.commands_apart`).
+  where prefill and decode are apart (:mod:`simulator.studies.plan.commands.apart`).
 * ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation
   has to be off.
 * ``specpipe.yaml``: width, branching and layers of the stages.
@@ -30,8 +30,8 @@ from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
-from simulator.studies.plan.commands import ENGINES, program_name
-from simulator.studies.plan.commands_apart import scripts_apart
+from simulator.studies.plan.commands.apart import scripts_apart
+from simulator.studies.plan.commands.engines import ENGINES, program_name
 from simulator.studies.plan.search import Finding, examine, replicated
 
 TRAFFIC = ("arrival_s", "prompt_tokens", "output_tokens", "task", "hash_ids")

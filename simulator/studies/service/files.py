@@ -11,7 +11,7 @@ from simulator.inputs.services.prediction import PREDICTION, prediction_text
 from simulator.scenario import Loaded
 from simulator.scenario.live.accepted import replacing
 from simulator.scenario.live.service import SCENARIO
-from simulator.studies.plan.commands import ENGINES, program_name
+from simulator.studies.plan.commands.engines import ENGINES, program_name
 from simulator.studies.service.changes import Change
 from simulator.studies.service.tried import WhatIfService
 

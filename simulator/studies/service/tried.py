@@ -29,7 +29,7 @@ from simulator.scenario import Loaded, Scenario
 from simulator.scenario.decision.verdict import Verdict, verdict
 from simulator.scenario.uncertain.draws import DRAWS, Drawn
 from simulator.studies.compare import differences
-from simulator.studies.plan.commands import ENGINES, program_name
+from simulator.studies.plan.commands.engines import ENGINES, program_name
 from simulator.studies.service.changes import Change, Untried
 from simulator.studies.service.simulated import SimulatedService, simulated_service
 

@@ -20,7 +20,7 @@ from simulator.core.strategies.common.capabilities import (
 from simulator.inputs.shell import Comment
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
-from simulator.studies.plan.checkpoints import (
+from simulator.studies.plan.commands.checkpoints import (
     ServedCheckpoint,
     gguf_checkpoint,
     known_head,

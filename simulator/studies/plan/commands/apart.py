@@ -1,8 +1,9 @@
 """Commands that serve the answer of a plan with prefill and decode apart: a script for the replicas
 of either, one for the router before them, and a graph for Dynamo.
 
-Each server is called as where it does both (:mod:`simulator.studies.plan.commands`), with what its
-documentation says of its role behind that. Hosts are called ``prefill-1``, ``decode-1``, and so on.
+Each server is called as where it does both (:mod:`simulator.studies.plan.commands.engines`), with
+what its documentation says of its role behind that. Hosts are called ``prefill-1``, ``decode-1``,
+and so on.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from simulator.core.serving.fleet.handover import PoolRole
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
 from simulator.scenario.pools import pool_scenarios
-from simulator.studies.plan.commands import ENGINES, Ranges, Words, shell_command
+from simulator.studies.plan.commands.engines import ENGINES, Ranges, Words, shell_command
 
 DYNAMO = "dynamo.yaml"
 DYNAMO_SOURCE = (
