@@ -287,12 +287,12 @@ def service(pick: Pick) -> Service:
     held = None if prefix_caching else pick((None, None, _window_and_state, _hybrid()))
     memory = KVMemory(block_tokens=block_tokens, prefix_caching=prefix_caching)
     dropped = dropped_units(strategy)
-    lookahead = strategy.needs.cache_tokens
+    step_tokens = strategy.needs.cache_tokens
     kv_tokens = None
     # a prompt that takes no time is tried again and again while another step keeps the room
     if strategy.needs.in_flight == 1 and pick((True, True, False)):
         least = block_tokens
-        while policy.refusal(longest, lookahead, memory.pool(least, held, dropped)):
+        while policy.refusal(longest, step_tokens, memory.pool(least, held, dropped)):
             least += max(block_tokens, least // 16)
         kv_tokens = int(least * pick((1, 1, 1.3, 2, 8)))
     staged = cost.stages if strategy.traits.staged else 0

@@ -213,7 +213,10 @@ def test_numbers_of_duodecoding() -> None:
 
 def test_who_waits_for_whom() -> None:
     slow, ledger = DuoDecoding(gamma=30, sequences=1), Ledger()
-    cold, warm = (slow.derived(ledger, slow.step(slow.kind_of(tail, 1), 10)) for tail in (0, 29))
+    odds = odds_of(slow.reads(Cycle((1,))))
+    cold, warm = (
+        slow.derived(ledger, slow.step(slow.kind_of(tail, 1), 10), odds) for tail in (0, 29)
+    )
     assert cold == {
         "cost_coefficient": near(300),
         "target_idle_ms": near(2_000),

@@ -17,7 +17,7 @@ import pytest
 from benchmarks.verification import sequences_worth, threshold, verify
 from simulator.core.acceptance.sequence_chances import budget, cost_coefficient
 from simulator.core.acceptance.sequences import Split
-from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.sources import Cycle, Rates, odds_of
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.papers.duodecoding.strategy import DuoDecoding
 from tests.formulas import expected_tokens
@@ -45,7 +45,7 @@ def duo_2(i: dict[str, Any]) -> Answers:
     )
     kind = strategy.kind_of(i["gamma"] - 1, 1)
     step = strategy.step(kind, 100)
-    idle = strategy.derived(cost, step)
+    idle = strategy.derived(cost, step, odds_of(strategy.reads(Cycle((1,))), None))
     return {
         "T_iter_ms": float(strategy.step_seconds(strategy.durations(cost, step), kind)) * 1e3,
         "gpu_idle_ms": idle["target_idle_ms"],

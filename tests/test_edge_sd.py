@@ -7,13 +7,15 @@ from __future__ import annotations
 from math import isclose
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import assume, given, strategies as st
 
 from simulator import law as law_of, run
+from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
 from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.strategies.common.step import Lanes, State
+from simulator.core.strategies.common.step import Kind, Lanes, State
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span, World
 from simulator.papers.edge_sd.strategy import (
@@ -122,14 +124,14 @@ def test_a_client_drafts_for_itself_alone() -> None:
 
 
 def at_a_distance_s(
-    gamma: int, draft_s: float, target_s: float, trip_s: float, kept: float
+    gamma: int, draft_s: float, target_s: float, trip_s: float, kept: float, clients: int = 1
 ) -> float:
-    """Seconds a token of one client that drafts ahead, by its law."""
+    """Seconds a token of one of some clients that draft ahead, by the law."""
     durations = StatedDurations(
         target_ms=target_s * 1e3, draft_step_ms=draft_s * 1e3, rv_fv_ms=trip_s * 500
     )
     odds = odds_of(Rates((kept,)), None)
-    return float(EdgeSD(gamma=gamma).law(cost_of(durations, gamma), odds, 1, 100).tpot_s)
+    return float(EdgeSD(gamma=gamma).law(cost_of(durations, gamma), odds, clients, 100).tpot_s)
 
 
 def at_the_server_s(gamma: int, draft_s: float, target_s: float, kept: float) -> float:
@@ -150,7 +152,7 @@ def test_beyond_the_drafting_window_it_pays_for_no_acceptance(
     gamma: int, draft_s: float, target_s: float, trip_s: float, kept: float
 ) -> None:
     """A round trip longer than gamma passes of the draft: never sooner than from the server."""
-    assume(trip_s >= longest_round_trip_s(gamma, draft_s))
+    assume(trip_s >= longest_round_trip_s(gamma * draft_s, target_s, 0.0, 1))
     near = at_the_server_s(gamma, draft_s, target_s, kept)
     assert at_a_distance_s(gamma, draft_s, target_s, trip_s, kept) >= near * (1 - 1e-9)
 
@@ -160,15 +162,17 @@ def test_beyond_the_drafting_window_it_pays_for_no_acceptance(
     draft_s=st.floats(0.001, 0.02),
     target_s=st.floats(0.02, 0.1),
     kept=st.floats(0.0, 1.0),
+    clients=st.integers(1, 6),
     off_s=st.one_of(st.floats(-0.05, -1e-6), st.floats(1e-6, 0.05)),
 )
 def test_the_longest_round_trip_is_where_the_laws_cross(
-    gamma: int, draft_s: float, target_s: float, kept: float, off_s: float
+    gamma: int, draft_s: float, target_s: float, kept: float, clients: int, off_s: float
 ) -> None:
+    """The server takes as long for some clients as for one, so that one stands for all there."""
     lost = 1.0 - kept ** (gamma + 1)
-    trip_s = longest_round_trip_s(gamma, draft_s, lost) + off_s
+    trip_s = longest_round_trip_s(gamma * draft_s, target_s, lost, clients) + off_s
     assume(trip_s >= 0.0 and target_s + trip_s >= (gamma + 1) * draft_s)
-    far = at_a_distance_s(gamma, draft_s, target_s, trip_s, kept)
+    far = at_a_distance_s(gamma, draft_s, target_s, trip_s, kept, clients)
     near = at_the_server_s(gamma, draft_s, target_s, kept)
     assert (far < near) is (off_s < 0.0) or isclose(far, near, rel_tol=1e-9)
 
@@ -179,7 +183,8 @@ def test_a_sweep_over_round_trips_crosses_within_a_millisecond(kept: float, said
     80 ms where all is kept, fewer where some windows are lost.
     """
     lost = 1.0 - kept**9
-    assert 1e3 * longest_round_trip_s(8, 0.010, lost) == pytest.approx(said_ms, abs=0.1)
+    longest_s = longest_round_trip_s(0.080, 0.090, lost, 1)
+    assert 1e3 * longest_s == pytest.approx(said_ms, abs=0.1)
     near = at_the_server_s(8, 0.010, 0.090, kept)
     pays = [
         trip_ms
@@ -221,7 +226,7 @@ def test_a_saturated_server_serves_more_clients_by_what_it_drafts_no_more(
     odds = odds_of(Rates((0.8,)), None)
     cycle_s = float(strategy.law(cost_of(durations, gamma), odds, groups, 100).step_s)
     at_server = cycle_s / (gamma * draft_s + target_s)
-    bound = more_clients(gamma, draft_s, target_s)
+    bound = more_clients(gamma * draft_s, target_s)
     saturated = groups * target_s >= target_s + trip_s + gamma * draft_s
     assert groups / at_server <= bound * (1 + 1e-9)
     if saturated:
@@ -239,4 +244,29 @@ def test_capacity_is_that_of_the_law_simulated() -> None:
     assert step_s == pytest.approx(7 * 0.020)
     assert step_s == pytest.approx(4 * 0.035)
     assert run("durations_only", sets).simulated.step_s <= step_s * (1 + 1e-9)
-    assert more_clients(5, 0.003, 0.020) == pytest.approx(7 / 4)
+    assert more_clients(0.015, 0.020) == pytest.approx(7 / 4)
+
+
+def test_the_page_of_the_law_says_how_far_away_a_client_may_be() -> None:
+    """Windows of 8 tokens of 10 ms, a server of 90: 60.8 ms of a client that loses a window in
+    four, 1 + 80 / 90 times as many clients.
+    """
+    durations = StatedDurations(target_ms=90.0, draft_step_ms=10.0, rv_fv_ms=15.0)
+    strategy = EdgeSD(gamma=8)
+    odds = odds_of(Rates((0.97,)), None)
+    found = strategy.derived(cost_of(durations, 8), strategy.step(Kind("step", 1), 100), odds)
+    assert found == {
+        "round_trip_ms": pytest.approx(30.0),
+        "longest_round_trip_ms": pytest.approx(60.8, abs=0.1),
+        "times_as_many_clients": pytest.approx(17 / 9),
+    }
+    waits = EdgeSD(gamma=8, ahead=False)
+    assert set(waits.derived(cost_of(durations, 8), waits.step(Kind("step", 1), 100), odds)) == {
+        *("round_trip_ms", "times_as_many_clients")
+    }
+    idle = Kind("step", 0, waiting=1)
+    assert strategy.derived(cost_of(durations, 8), strategy.step(idle, 100), odds) == {}
+    done = CliRunner().invoke(main, ["law", HARDWARE, "--long"])
+    assert done.exit_code == 0, done.output
+    assert "longest round trip" in done.stdout
+    assert "times as many clients" in done.stdout

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.quantities import Ranged
+from simulator.core.strategies.common.step import Kind
 from simulator.papers.saguaro.strategy import Saguaro, best_fan_outs
 
 DURATIONS = StatedDurations(target_ms=20.0, draft_step_ms=3.0)
@@ -97,3 +98,24 @@ def test_the_best_fan_outs_are_a_geometric_series_with_a_larger_end() -> None:
     assert best_fan_outs(surer, 100, 1.0)[4] > best_fan_outs(surer, 100, 1.0)[0]
     with pytest.raises(ValueError, match="a row for each of 5 outcomes, got 4"):
         best_fan_outs(chances, 4, 1.0)
+
+
+def test_the_page_of_the_law_says_which_fan_outs_miss_fewest() -> None:
+    """Windows of a token, kept or not as often, and nine outcomes: missed as F^-1, that is
+    1/2 (1/8 + 1) as they are set, 1/2 (1/5 + 1/4) at best.
+    """
+    strategy = Saguaro(
+        gamma=1,
+        fan_out=(8, 1),
+        miss_of_one=Ranged(value=1.0),
+        miss_power=Ranged(value=1.0),
+    )
+    odds = odds_of(strategy.reads(Rates((0.5,))), None)
+    cost = StatedCost(StatedDurations(target_ms=20.0, draft_step_ms=2.0), 1)
+    assert strategy.derived(cost, strategy.step(Kind("step", 1), 100), odds) == {
+        "outcomes": 9.0,
+        "missed_share": pytest.approx(0.5625),
+        "least_missed_share": pytest.approx(0.225),
+        "best_fan_out_behind_0": 5.0,
+        "best_fan_out_behind_1": 4.0,
+    }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.core.acceptance.draft_tree import PrunedTree
-from simulator.core.acceptance.sources import Rates, Replay
+from simulator.core.acceptance.sources import Cycle, Rates, Replay, odds_of
 from simulator.core.cost.model import DraftHead
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.strategies.common.step import Kind, Progress, Step
@@ -62,7 +62,7 @@ def test_a_tree_goes_up_whole_and_on_pruned_with_its_streams() -> None:
         near(38.38),
     )
     assert STREAMS.step_seconds(t, step.kind) == near(38.38)
-    assert STREAMS.derived(ledger, step) == {
+    assert STREAMS.derived(ledger, step, odds_of(Cycle((1,)), None)) == {
         "tree_rows": 14.0,
         "stream_layer_rows": 24.0,
         "stream_layer_pairs": 136.0,

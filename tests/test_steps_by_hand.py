@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simulator.core.acceptance.cursors import Verdict
-from simulator.core.acceptance.sources import Cycle, Odds, Rates, Replay
+from simulator.core.acceptance.sources import Cycle, Odds, Rates, Replay, odds_of
 from simulator.core.acceptance.tree_replay import DrawnMatches, RecordedRun, RecordedRuns, RunCursor
 from simulator.core.cost.model import DraftHead, ModelSpec
 from simulator.core.cost.rows import NO_ROWS, Phase, Rows
@@ -380,7 +380,7 @@ def test_mirror_without_anything_at_hand_redrafts_alone() -> None:
     assert mirror.step_seconds(t, step.kind) == near(0.6)
     assert mirror.settle(batch) == [ABSENT, ABSENT]
     assert all(state.ready for state in batch)
-    assert mirror.derived(ledger, step) == {}
+    assert mirror.derived(ledger, step, odds_of(Cycle((1,)), None)) == {}
 
 
 def test_mirror_opens_a_request_with_or_without_its_window() -> None:
@@ -430,8 +430,8 @@ def test_mirror_whose_window_is_off_takes_bare_tokens() -> None:
     }
     assert mirror.settle(batch) == [Progress(1, 1, 0, 0)] * 2
     assert [(state.ready, state.pending) for state in batch] == [(False, 0)] * 2
-    assert mirror.derived(ledger, step) == {}
-    odds = lambda gamma: Rates((0.5,), 0.9).odds(gamma, None)
+    odds = odds_of(Rates((0.5,), 0.9), None)
+    assert mirror.derived(ledger, step, odds) == {}
     assert mirror.kinds(odds, 2) == {Kind("bare", 0, bare=2, window=0): 1.0}
 
 
@@ -562,7 +562,8 @@ def test_which_verdicts_stay_on_the_tree() -> None:
 
 def test_what_a_mirror_run_reports_beside_its_durations() -> None:
     mirror, ledger = MirrorSD(gamma=2, kappa=2), Ledger()
-    found = mirror.derived(ledger, mirror.compose(states(mirror, (10, 1), (20, 1))))
+    odds = odds_of(Rates((0.5,)), None)
+    found = mirror.derived(ledger, mirror.compose(states(mirror, (10, 1), (20, 1))), odds)
     assert found == {
         "exposed_draft_ms": 0.0,
         "relative_draft_overhead": 0.0,
@@ -571,7 +572,7 @@ def test_what_a_mirror_run_reports_beside_its_durations() -> None:
     }
     assert ledger.asked[-1] == ("draft", Rows(2, 2, 2, 36, 36), "redraft")
     wide = MirrorSD(gamma=2, kappa=20)
-    derived = wide.derived(ledger, wide.compose(states(wide, (10, 1), (20, 1))))
+    derived = wide.derived(ledger, wide.compose(states(wide, (10, 1), (20, 1))), odds)
     assert (derived["exposed_draft_ms"], derived["relative_draft_overhead"]) == (
         near(18_000),
         near(18 / 0.4),

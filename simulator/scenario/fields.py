@@ -284,11 +284,11 @@ class Scenario(Frozen):
         them, or their mean number over time, rounded down.
         """
         memory = self.serving.memory.pool(self.kv_tokens, self._held_by(schedule))
-        lookahead = self.serving.policy.step_slots(schedule.needs)
-        if requests * memory.needed(self.lengths[2] + lookahead) <= memory.total:
+        slots = self.serving.policy.step_slots(schedule.needs)
+        if requests * memory.needed(self.lengths[2] + slots) <= memory.total:
             return requests
         prompts, outputs = self._different_lengths
-        blocks = self.serving.policy.blocks_in_service(memory, prompts, outputs, lookahead)
+        blocks = self.serving.policy.blocks_in_service(memory, prompts, outputs, slots)
         return int(running_together(memory, blocks, np.maximum(1.0, outputs - 1.0)))
 
     @cached_property

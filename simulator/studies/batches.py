@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.core.acceptance.sources import Acceptance
+from simulator.core.acceptance.sources import Acceptance, odds_of
 from simulator.core.cost.protocol import Cost
 from simulator.core.faults import BadInput
 from simulator.core.numeric import ordered_sum
@@ -477,7 +477,8 @@ def _point(scenario: Scenario, acceptance: Acceptance, simulated: bool) -> Batch
     vanilla = serial_drafting(scenario)
     vanilla_law = evaluate.law(vanilla, acceptance) if vanilla else None
     if isinstance(strategy, DerivesNumbers):
-        exposed = strategy.derived(cost, step).get("exposed_draft_ms")
+        odds = odds_of(acceptance, scenario.exit)
+        exposed = strategy.derived(cost, step, odds).get("exposed_draft_ms")
     else:
         exposed = None
     overhead = None

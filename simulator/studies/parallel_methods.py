@@ -9,8 +9,9 @@ best window of its batch, too.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from math import ceil, floor
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from simulator.core.faults import BadInput, Fault
 from simulator.core.parallel import counted
@@ -29,6 +30,8 @@ WINDOWS = range(1, 9)
 """Windows that each method may choose from, in draft tokens, beside that of its file."""
 SERIAL = "serial"
 SERIAL_APART = "serial, draft apart"
+TimeOfToken: TypeAlias = Callable[[int], float]
+"""Seconds a token of one of so many requests that decode together."""
 
 
 class ParallelCandidate(NamedTuple):
@@ -203,8 +206,15 @@ def study(
         raise BadInput([Fault((scenario, 0, 0), "", f"no serial speculation: {serial.reason}")])
     points = list[ParallelPoint]()
     excluded = []
+
+    @cache
+    def serial_tpot_s(requests: int) -> float:
+        found = _best(serial, requests)
+        return found.tpot_s if found else float("inf")
+
     for candidate in counted((serial, *tried.methods), "methods"):
-        own, reason = _of_method(candidate, serial, sizes)
+        against = None if candidate is serial else serial_tpot_s
+        own, reason = _of_method(candidate, against, sizes)
         points += own
         if reason:
             excluded.append(ExcludedParallel(candidate.method, reason))
@@ -219,10 +229,10 @@ def study(
 
 
 def _of_method(
-    candidate: ParallelCandidate, serial: ParallelCandidate, sizes: Iterable[int]
+    candidate: ParallelCandidate, serial_tpot_s: TimeOfToken | None, sizes: Iterable[int]
 ) -> tuple[list[ParallelPoint], str]:
     """Return what a method comes to at the sizes that it takes, and why it takes no others; empty
-    where it takes them all.
+    where it takes them all. ``serial_tpot_s``: None for serial speculation itself.
     """
     if not candidate.windows:
         return [], candidate.reason
@@ -230,7 +240,7 @@ def _of_method(
     reason = ""
     for size in sizes:
         try:
-            point = _point(candidate, serial, size)
+            point = _point(candidate, serial_tpot_s, size)
         except BadInput as error:
             reason = reason or error.faults[0].message
             continue
@@ -283,7 +293,7 @@ def _best(candidate: ParallelCandidate, size: int) -> _Best | None:
 
 
 def _point(
-    candidate: ParallelCandidate, serial: ParallelCandidate, size: int
+    candidate: ParallelCandidate, serial_tpot_s: TimeOfToken | None, size: int
 ) -> ParallelPoint | None:
     """Return what a method comes to in a batch of ``size``; None where that finds no room."""
     best = _best(candidate, size)
@@ -294,21 +304,17 @@ def _point(
     if scenario.target:
         own = scenario.target.tensor_parallel * max(1, scenario.stages)
         extra = float(scenario.draft.tensor_parallel) if scenario.draft else 0.0
-    if scenario.one_lane or candidate is serial:
+    if scenario.one_lane or serial_tpot_s is None:
         extra = 0.0
     devices = own + extra * draft_devices(scenario.strategy, size)
 
     def plain_tpot_s(requests: int) -> float:
         return float(evaluate.baseline(scenario, requests).tpot_s)
 
-    def serial_tpot_s(requests: int) -> float:
-        found = _best(serial, requests)
-        return found.tpot_s if found else float("inf")
-
     elsewhere = size * own / devices
     over_plain = _at(plain_tpot_s, elsewhere) / best.tpot_s
     over_serial = None
-    if candidate is not serial:
+    if serial_tpot_s is not None:
         over_serial = _at(serial_tpot_s, elsewhere) / best.tpot_s
     drawn = drawn_speedup(best.loaded, size)
     point = ParallelPoint(
@@ -327,7 +333,7 @@ def _point(
     return replace(point, chance_on_devices=drawn.chance_above(drawn.value / point.on_devices))
 
 
-def _at(tpot_s: Callable[[int], float], requests: float) -> float:
+def _at(tpot_s: TimeOfToken, requests: float) -> float:
     """Return a time per token at a number of requests between two whole ones, on the line between
     them; a device has one request at least.
     """

@@ -12,9 +12,9 @@ What all of them share:
   it was preempted. The pass that completes them shows one token. With prefix caching: without those
   the cache has as it enters.
 * *Room*: a decoding request with ``context`` tokens in the cache needs blocks for ``context +
-  lookahead``, where ``lookahead`` is what one step of its strategy may add: its longest window and
-  one more. After the step it keeps the blocks of its new context; those of rejected tokens are free
-  again, but under ``unified_budget``.
+  step_tokens``, where ``step_tokens`` is what one step of its strategy may add: its longest window
+  and one more. After the step it keeps the blocks of its new context; those of rejected tokens are
+  free again, but under ``unified_budget``.
 * *Priority*: where requests have one, ``waiting`` is in order of it, lowest first, and of those
   that run the one with the highest makes way, of equals the one admitted last (vLLM's
   ``--scheduling-policy priority``). Nobody that runs makes way for one that waits.
@@ -79,7 +79,7 @@ class Queues:
         """Those that wait for blocks on their way from a lower tier."""
         self.memory = memory
         self.strategy = strategy
-        self.ahead = strategy.needs.cache_tokens
+        self.step_tokens = strategy.needs.cache_tokens
         self.in_flight = strategy.needs.in_flight
         self.rows = strategy.needs.rows
         self.lookahead = strategy.needs.lookahead
@@ -143,15 +143,15 @@ class Queues:
         """Give each request in order room for its step; return those that still run and have got
         it.
         """
-        ahead = self.ahead
+        step_tokens = self.step_tokens
         all_fit = True
         before = self.preemptions
         self.short = False
         for request in requests:
             state = request.state
             if state is None or (
-                state.context + ahead > request.slots
-                and not self.make_room(request, state.context + ahead)
+                state.context + step_tokens > request.slots
+                and not self.make_room(request, state.context + step_tokens)
             ):
                 all_fit = False
         if all_fit and self.preemptions == before:
@@ -159,7 +159,7 @@ class Queues:
         return [
             request
             for request in requests
-            if request.state is not None and request.state.context + ahead <= request.slots
+            if request.state is not None and request.state.context + step_tokens <= request.slots
         ]
 
     def make_room(self, request: Request, tokens: int) -> bool:
@@ -281,7 +281,7 @@ class Policy(Frozen, ABC):
         """Return the tokens for which each of ``decoding`` requests gets room in a step beyond
         those in its cache.
         """
-        return queues.ahead
+        return queues.step_tokens
 
     def step_slots(self, needs: Needs) -> int:
         """Return the tokens for which a request gets room in a step beyond those in its cache, at
@@ -294,8 +294,8 @@ class Policy(Frozen, ABC):
         prompt read: for its whole life, or for its first step.
         """
         if self.reserves:
-            return request.prompt_tokens + request.output_tokens + queues.ahead - 2
-        return request.prompt_tokens + queues.ahead
+            return request.prompt_tokens + request.output_tokens + queues.step_tokens - 2
+        return request.prompt_tokens + queues.step_tokens
 
     def spare_blocks(self, queues: Queues) -> int:
         """Return the blocks that an admission leaves free; by default none."""
@@ -306,32 +306,32 @@ class Policy(Frozen, ABC):
         memory: Blocks,
         prompts: NDArray[np.int64],
         outputs: NDArray[np.int64],
-        lookahead: int,
+        step_tokens: int,
     ) -> NDArray[np.float64]:
         """Return the blocks that each of some requests has while it runs, (requests,), in the mean
         over its tokens: they grow with its context, or are all there from the beginning.
 
-        ``prompts`` and ``outputs`` (requests,) are in tokens; ``lookahead`` as in the module's
+        ``prompts`` and ``outputs`` (requests,) are in tokens; ``step_tokens`` as in the module's
         *Room*.
         """
         if self.reserves:
-            reserved = memory.needed_each(prompts + outputs + lookahead - 2)
+            reserved = memory.needed_each(prompts + outputs + step_tokens - 2)
             return reserved.astype(np.float64)
         steps = np.maximum(outputs - 1, 1)
         contexts = np.arange(int((prompts + steps).max()))
-        passed = np.concatenate([[0], np.cumsum(memory.needed_each(contexts + lookahead))])
+        passed = np.concatenate([[0], np.cumsum(memory.needed_each(contexts + step_tokens))])
         means: NDArray[np.float64] = (passed[prompts + steps] - passed[prompts]) / steps
         return means
 
-    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, step_tokens: int, memory: Blocks) -> str | None:
         """Return why a request of ``longest_tokens``, prompt and output, could never be served;
         None if it can.
         """
-        tokens = longest_tokens + lookahead - 2
+        tokens = longest_tokens + step_tokens - 2
         needed = memory.needed(tokens)
         if needed > memory.total:
             room = int(memory.total) * memory.block_tokens
-            fits = max(0, room - lookahead + 2)
+            fits = max(0, room - step_tokens + 2)
             needs = (
                 f"a request of {longest_tokens:,} tokens needs room for {tokens:,} in the KV "
                 f"cache, which holds {room:,}"
@@ -344,7 +344,7 @@ class FixedBatch(Policy):
     """Iteration-level batching with a fixed number of places: the closed loop of the papers.
 
     1. While ``waiting`` is not empty, fewer than ``max_requests`` run and the pool has the blocks
-       of ``prompt + output + lookahead - 2`` tokens: admit. The blocks are kept until the request
+       of ``prompt + output + step_tokens - 2`` tokens: admit. The blocks are kept until the request
        ends, so no request is ever preempted.
     2. If a request was admitted, this iteration is the whole prompts of those, in one pass; the
        others wait.
@@ -372,7 +372,7 @@ class FixedBatch(Policy):
         while waiting and len(queues.running) < places:
             first = queues.first()
             if not queues.memory.hold(
-                first, first.prompt_tokens + first.output_tokens + queues.ahead - 2
+                first, first.prompt_tokens + first.output_tokens + queues.step_tokens - 2
             ):
                 break
             entering.append(queues.admit(first.left))
@@ -433,7 +433,7 @@ class PrefillFirst(Policy):
         """Return the blocks of the watermark."""
         return queues.watermark_blocks(self.watermark)
 
-    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, step_tokens: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token does not fit a pass, or
         not above the watermark.
         """
@@ -444,7 +444,7 @@ class PrefillFirst(Policy):
             )
             return f"a request of {longest_tokens:,} tokens does not fit {one}"
         return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
-            longest_tokens, lookahead, memory
+            longest_tokens, step_tokens, memory
         )
 
 
@@ -508,12 +508,12 @@ class ChunkedPrefill(Policy):
         """Return the blocks of the watermark."""
         return queues.watermark_blocks(self.watermark)
 
-    def refusal(self, longest_tokens: int, lookahead: int, memory: Blocks) -> str | None:
+    def refusal(self, longest_tokens: int, step_tokens: int, memory: Blocks) -> str | None:
         """Return a refusal also where a recompute of all but the last token would not leave the
         watermark.
         """
         return above_watermark(self.watermark, longest_tokens, memory) or super().refusal(
-            longest_tokens, lookahead, memory
+            longest_tokens, step_tokens, memory
         )
 
 

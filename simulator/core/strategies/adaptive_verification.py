@@ -118,7 +118,9 @@ class AdaptiveVerification(TreeSD, Tunable):
 
     name: Literal["adaptive_verification"] = "adaptive_verification"  # type: ignore[assignment]
     kinds_by = ()
-    traits = Traits(TreeDurations, "T_step = sum T_pass + T_host + T_target(N + B*)")
+    traits = Traits(
+        TreeDurations, "T_step = sum T_pass + T_host + T_target(N + B*)", shared_budget=True
+    )
 
     confidence: Literal["position", "rollouts", "match_length"] = "position"
     """What a token's chance is calibrated by: its position alone; the draft's own probability of

@@ -408,7 +408,7 @@ class DuoDecoding(
             "fv", 0, self.reply_bytes
         )
 
-    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> dict[str, float]:
         """Return the cost coefficient (DUO-1), and how long either side waits for the other
         (DUO-2).
         """

@@ -14,9 +14,12 @@ follow from these steps. Beside a server that drafts itself, as fast, in gamma T
     N' / N = 1 + gamma T_draft / T_target  clients at a saturated server, which drafts no more
 
 The first is necessary whatever is kept, and enough where everything is. Where a window is lost with
-chance *m*, and (gamma + 1) T_draft is the shorter side, a client alone is better off where
+chance *m*, and (gamma + 1) T_draft is the shorter side, B clients are better off where
 
-    RTT < (1 - m) gamma T_draft.
+    RTT < (T_target + gamma T_draft (1 - (1 + m) q)) / ((1 + m) (1 - q)) - T_target
+
+with q = (m / (1 + m))^B, the chance that none has a window at hand; of a client alone that is
+(1 - m) gamma T_draft. It is exact where a pass takes as long for fewer windows.
 
 The second is reached with ``groups`` of clients that take turns, and a server that never waits.
 """
@@ -25,14 +28,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from simulator.core.cost.protocol import Cost
 from simulator.core.cost.stated import StatedDurations
 from simulator.core.numeric import Numbers
 from simulator.core.strategies.common.ahead import AheadDurations, WindowAhead
+from simulator.core.strategies.common.capabilities import DerivesNumbers
 from simulator.core.strategies.common.claim import Example
+from simulator.core.strategies.common.law import OddsOf
+from simulator.core.strategies.common.step import Step
 from simulator.core.strategies.common.traits import Traits
 
 
-class EdgeSD(WindowAhead):
+class EdgeSD(WindowAhead, DerivesNumbers):
     """Every client has a device that drafts ``gamma`` tokens for it alone."""
 
     name: Literal["edge_sd"] = "edge_sd"
@@ -76,19 +83,42 @@ class EdgeSD(WindowAhead):
         """Return one for every client."""
         return float(requests)
 
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> dict[str, float]:
+        """Return the round trip with the longest one that pays beside a server which drafts itself,
+        as fast (0: none), and how many times as many clients a saturated server serves.
+        """
+        t = self.durations(cost, step)
+        if not step.kind.verifying:
+            return {}
+        window_s = float(t.draft) * self.gamma / (self.gamma + self.writes_ahead)
+        derived = {
+            "round_trip_ms": float(t.down + t.up) * 1e3,
+            "times_as_many_clients": float(more_clients(window_s, t.target)),
+        }
+        if self.writes_ahead and self.turns == 1:
+            lost = self.lost(odds)
+            longest_s = longest_round_trip_s(window_s, t.target, lost, step.kind.batch)
+            derived["longest_round_trip_ms"] = max(0.0, float(longest_s)) * 1e3
+        return derived
 
-def longest_round_trip_s(gamma: int, draft_step_s: Numbers, lost: Numbers = 0.0) -> Numbers:
-    """Return the seconds of a round trip below which a client that drafts ahead gets its tokens
-    sooner than from a server that drafts itself, as fast.
 
-    ``lost``: chance that a window is lost; 0 gives the bound of the abstract. It holds where
+def longest_round_trip_s(
+    window_s: Numbers, target_s: Numbers, lost: Numbers, requests: int
+) -> Numbers:
+    """Return the seconds of a round trip below which clients that draft ahead get their tokens
+    sooner than from a server that drafts itself, as fast; below 0 where none is short enough.
+
+    ``window_s`` and ``target_s`` are the seconds of a window and of a pass over those at hand,
+    ``lost`` the chance that a window is lost; ``requests`` clients decode together. It holds where
     drafting is the shorter side of a step.
     """
-    return (1.0 - lost) * gamma * draft_step_s
+    idle = (lost / (1.0 + lost)) ** requests
+    steps = target_s + window_s * (1.0 - (1.0 + lost) * idle)
+    return steps / ((1.0 + lost) * (1.0 - idle)) - target_s
 
 
-def more_clients(gamma: int, draft_step_s: Numbers, target_s: Numbers) -> Numbers:
-    """Return how many times as many clients a saturated server serves that drafts no more; times
-    in seconds.
+def more_clients(window_s: Numbers, target_s: Numbers) -> Numbers:
+    """Return how many times as many clients a saturated server serves that drafts no more; a
+    window and a pass in seconds.
     """
-    return 1.0 + gamma * draft_step_s / target_s
+    return 1.0 + window_s / target_s

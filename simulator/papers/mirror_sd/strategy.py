@@ -443,7 +443,7 @@ class MirrorSD(
             }
         return phases
 
-    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> dict[str, float]:
         """Return exposed draft time (MSD-13), relative draft overhead (MSD-11), branches and
         payload (MSD-12).
         """

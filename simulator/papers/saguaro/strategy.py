@@ -21,11 +21,13 @@ not read, so this is a law of ours). Here the back-up is the draft itself, so th
 a quicker one that keeps less is not there.
 
 Fan-outs that lose least for their rows, F_k ~ P(k)^(1 / (1 + b)) with the chance P(k) that k tokens
-are kept, are a geometric series where every token is kept with one chance, with a larger last one.
+are kept, are a geometric series where every token is kept with one chance, with a larger last one;
+``specsim law`` prints them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 from random import Random
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -41,6 +43,7 @@ from simulator.core.numeric import Numbers, binomial, occurs, ordered_sum
 from simulator.core.quantities import Ranged
 from simulator.core.strategies.common.base import LONGEST_WINDOW, Strategy
 from simulator.core.strategies.common.beside import DraftsBeside, overlap_s
+from simulator.core.strategies.common.capabilities import DerivesNumbers
 from simulator.core.strategies.common.chain import cut_to_grants
 from simulator.core.strategies.common.claim import Example
 from simulator.core.strategies.common.drafters import AutoregressiveDrafter
@@ -121,7 +124,7 @@ class OutcomeCursor:
         return judged._replace(off_exit=missed)
 
 
-class Saguaro(DraftsBeside, Strategy[SaguaroDurations]):
+class Saguaro(DraftsBeside, Strategy[SaguaroDurations], DerivesNumbers):
     """Windows of ``gamma`` tokens are written ahead for ``fan_out`` outcomes."""
 
     name: Literal["saguaro"] = "saguaro"
@@ -177,15 +180,18 @@ class Saguaro(DraftsBeside, Strategy[SaguaroDurations]):
         """Return the windows written ahead behind so many kept tokens."""
         return self.fan_out[min(kept, len(self.fan_out) - 1)]
 
-    def miss_behind(self, kept: int) -> float:
-        """Return the chance that an outcome with so many kept tokens was not written ahead."""
-        power = self.fan_out_behind(kept) ** -self.miss_power.value
-        return min(1.0, self.miss_of_one.value * float(power))
+    @property
+    def fan_outs(self) -> tuple[int, ...]:
+        """Return the windows written ahead behind 0, 1, ... gamma kept tokens."""
+        return tuple(map(self.fan_out_behind, range(self.gamma + 1)))
+
+    def miss_among(self, windows: int) -> float:
+        """Return the chance that an outcome is not among so many windows written ahead for it."""
+        return min(1.0, self.miss_of_one.value * float(windows**-self.miss_power.value))
 
     def reads(self, verdicts: Acceptance) -> Acceptance:
         """Return the verdicts, each with whether its outcome was written ahead."""
-        misses = tuple(map(self.miss_behind, range(self.gamma + 1)))
-        return CachedOutcomes(verdicts, misses)
+        return CachedOutcomes(verdicts, tuple(map(self.miss_among, self.fan_outs)))
 
     # ---- the batch
 
@@ -235,8 +241,7 @@ class Saguaro(DraftsBeside, Strategy[SaguaroDurations]):
         if step.prompts.sequences:
             ahead.append(cost.prefill("draft", step.prompts))
         if kind.batch:
-            outcomes = sum(map(self.fan_out_behind, range(self.gamma + 1)))
-            branches = kind.verifying * outcomes + kind.bare * self.fan_out_behind(0)
+            branches = kind.verifying * sum(self.fan_outs) + kind.bare * self.fan_out_behind(0)
             inner = AutoregressiveDrafter().step(cost, branches, kind.batch, step.rows.kv_tokens)
             ahead.append(together(inner, times=self.gamma))
         return {
@@ -272,6 +277,24 @@ class Saguaro(DraftsBeside, Strategy[SaguaroDurations]):
         if occurs(t.backup):
             draft.occupy(t.backup, "back-up", target)
         return (lanes.rendezvous.start(t.rv, "windows", target, draft),)
+
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> dict[str, float]:
+        """Return the outcomes that are written ahead and the share that is missed, with the
+        fan-outs of as many outcomes that would miss fewest.
+        """
+        chances = list(map(float, odds(self.gamma).accepted))
+        best = best_fan_outs(chances, sum(self.fan_outs), self.miss_power.value)
+
+        def missed(fan_outs: Sequence[int]) -> float:
+            pairs = zip(chances, map(self.miss_among, fan_outs), strict=True)
+            return ordered_sum(chance * miss for chance, miss in pairs)
+
+        return {
+            "outcomes": float(sum(self.fan_outs)),
+            "missed_share": missed(self.fan_outs),
+            "least_missed_share": missed(best),
+            **{f"best_fan_out_behind_{kept}": float(count) for kept, count in enumerate(best)},
+        }
 
     # ---- the law
 
@@ -312,10 +335,14 @@ def best_fan_outs(chances: Sequence[float], rows: int, power: float) -> tuple[in
         raise ValueError(f"expected a row for each of {len(chances)} outcomes, got {rows}")
     fan_outs = [1] * len(chances)
 
-    def gain(place: int) -> float:
+    def worth(place: int) -> tuple[float, int]:
         fan_out = fan_outs[place]
-        return chances[place] * (float(fan_out**-power) - float((fan_out + 1) ** -power))
+        return chances[place] * (float((fan_out + 1) ** -power) - float(fan_out**-power)), place
 
+    places = list(map(worth, range(len(chances))))
+    heapify(places)
     for _ in range(rows - len(chances)):
-        fan_outs[max(range(len(chances)), key=gain)] += 1
+        _, place = places[0]
+        fan_outs[place] += 1
+        heapreplace(places, worth(place))
     return tuple(fan_outs)

@@ -60,6 +60,7 @@ from simulator.core.strategies.common.capabilities import (
 )
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.courses import Sums, TellsCourses
+from simulator.core.strategies.common.law import OddsOf
 from simulator.core.strategies.common.step import (
     Kind,
     Lanes,
@@ -386,7 +387,7 @@ class SpeculativeStreaming(
             "head": cost.head(DraftHead(), Rows(read, read)),
         }
 
-    def derived(self, cost: Cost, step: Step) -> dict[str, float]:
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> dict[str, float]:
         """Return the rows below and above (SS-1) and the query-key pairs of a top layer (SS-6)."""
         (upper,) = step.loads
         return {

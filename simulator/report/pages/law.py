@@ -117,7 +117,7 @@ def _rows(kinds: Sequence[PlainMapping]) -> Iterator[tuple[str, ...]]:
         yield name.removesuffix("_ms"), *durations_ms
     yield "step", *(number(kind["step_ms"]) for kind in kinds)
     for name in kinds[0]["derived"]:
-        derived_ms = (number(kind["derived"].get(name, 0.0)) for kind in kinds)
+        derived_ms = (number(kind["derived"].get(name)) for kind in kinds)
         yield name.removesuffix("_ms").replace("_", " "), *derived_ms
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from simulator.core.acceptance.sources import odds_of
 from simulator.core.cost.partition import message_bytes
 from simulator.core.plain import PlainData
 from simulator.core.strategies.common.capabilities import DerivesNumbers, beam_of, extra_memory
@@ -99,6 +100,7 @@ def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
     loop = closed_loop(scenario, acceptance, marginal)
     strategy = scenario.schedule
     load = load_of(scenario, acceptance)
+    odds = odds_of(acceptance, scenario.exit)
     kinds = []
     for kind, share in sorted(marginal.kinds.items(), key=lambda entry: -entry[1]):
         step = strategy.step(kind, scenario.mean_context)
@@ -106,7 +108,7 @@ def law_details(loaded: Loaded, decided: DecidedLaw) -> PlainData:
         named = dict(named_durations(durations))
         whole = float(strategy.step_seconds(durations, kind)) * 1e3
         if isinstance(strategy, DerivesNumbers):
-            derived = dict(strategy.derived(scenario.cost, step))
+            derived = dict(strategy.derived(scenario.cost, step, odds))
         else:
             derived = {}
         kinds.append(

@@ -19,20 +19,6 @@ def overlap_s(target: Numbers, draft: Numbers, contention: float) -> Numbers:
     return np.maximum(target, draft) + (contention - 1.0) * np.minimum(target, draft)
 
 
-def longest_beside_s(
-    serial_step_s: Numbers, serial_tokens: Numbers, tokens: Numbers, exchange_s: Numbers
-) -> Numbers:
-    """Return the seconds of drafting in a step up to which a draft beside the target, as slow as
-    that makes it, gives tokens sooner than serial speculation; ours.
-
-    ``serial_step_s`` are those of passes of the target and of a draft on its own device in turn,
-    which bring ``serial_tokens`` a step; a step beside each other brings ``tokens`` and has an
-    exchange of ``exchange_s`` behind it. Where a pass of the target takes longer than this itself,
-    it never does.
-    """
-    return tokens / serial_tokens * serial_step_s - exchange_s
-
-
 class DraftsBeside:
     """A strategy with this capability drafts while the target verifies, as two machines can."""
 

@@ -55,16 +55,6 @@ def extra_memory(strategy: Strategy, target: ModelSpec) -> ExtraMemory:
     return ExtraMemory()
 
 
-@runtime_checkable
-class BudgetsVerification(Protocol):
-    """A strategy with this capability verifies as many draft tokens of all requests together as a
-    budget allows.
-    """
-
-    budget_tokens: dict[int, int]
-    """Draft tokens that are verified, of all requests together, by their number."""
-
-
 class DraftsOtherwise(ABC):
     """A strategy with this capability drafts otherwise than in a chain of a draft model."""
 
@@ -96,11 +86,11 @@ class Tunable(ABC):
 
 class DerivesNumbers(ABC):
     """A strategy with this capability has numbers that its paper computes from the durations of a
-    step.
+    step, and from what is kept.
     """
 
     @abstractmethod
-    def derived(self, cost: Cost, step: Step) -> Mapping[str, float]:
+    def derived(self, cost: Cost, step: Step, odds: OddsOf) -> Mapping[str, float]:
         """Return what the paper computes from the durations of a step, by name with unit."""
 
 

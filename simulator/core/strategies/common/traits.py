@@ -33,6 +33,8 @@ class Traits(NamedTuple):
     """
     separate_prompts: bool = False
     """Whether prompts take separate passes, so that a step carries none."""
+    shared_budget: bool = False
+    """Whether it verifies as many draft tokens of all requests together as a budget allows."""
 
 
 class EarlyExit(NamedTuple):

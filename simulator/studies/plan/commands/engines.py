@@ -12,11 +12,7 @@ from dataclasses import dataclass
 from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
 from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
-from simulator.core.strategies.common.capabilities import (
-    BudgetsVerification,
-    DraftsChain,
-    drafting_of,
-)
+from simulator.core.strategies.common.capabilities import DraftsChain, drafting_of
 from simulator.inputs.shell import Comment
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
@@ -240,7 +236,7 @@ class ServingProgram:
             yield f"no option for a cache in {served.target.kv_cache}; it stays in 16 bits"
         yield from self.notes(served)
         scenario = served.scenario
-        if isinstance(scenario.schedule, BudgetsVerification):
+        if scenario.schedule.traits.shared_budget:
             rules = served.target.engine.windows
             yield f"adaptive verification as of {Comment(rules.source)}"
         if scenario.requests.sessions is not None and scenario.serving.replicas > 1:
@@ -299,7 +295,7 @@ def _vllm_notes(served: Served) -> Iterator[str]:
 def _vllm_config(served: Served) -> str:
     """Return how to speculate, as vLLM takes it; what is empty is left out."""
     drafted = served.drafted
-    adaptive = isinstance(served.scenario.schedule, BudgetsVerification)
+    adaptive = served.scenario.schedule.traits.shared_budget
     config = {
         "method": served.method,
         "model": served.draft,
@@ -529,6 +525,6 @@ def kind_of(scenario: Scenario, known: Mapping[str, str | None]) -> str | None:
         return ""
     if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
         return "draft_model"
-    if isinstance(strategy, BudgetsVerification) and drafting_of(strategy) == "look_up":
+    if strategy.traits.shared_budget and drafting_of(strategy) == "look_up":
         return LOOKED_UP if LOOKED_UP in known else None
     return next((kind for kind in known if kind in scenario.method_name), None)
