@@ -1,5 +1,6 @@
 """Write the drawings of ``docs/background/laws.md``: what a step books on its lanes, and its law,
-as the docstring of every strategy has them.
+as the docstring of every strategy has them; and the laws of acceptance rules, as their classes have
+them.
 
 ``python3 dev.py reference`` runs it; a test compares the committed drawings with what this writes.
 """
@@ -12,10 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import simulator
+from simulator.core.acceptance.lossy.rules import EXACT, PASSES, LossyRule, RuleLaw
+from simulator.core.quantities import descendants
 
 PACKAGE = Path(simulator.__file__).parent
 PAGE = Path(__file__).parent / "background" / "laws.md"
-BEGIN, END = "<!-- drawings: made by `python3 dev.py reference` -->", "<!-- end of the drawings -->"
+DRAWINGS = "drawings"
+RULES = "rules"
 LANE = re.compile(r"^ *(?:draft|target|stage \d) *\|", re.MULTILINE)
 INDENTED = re.compile(r"^(?:(?: {4}.*)?\n)+", re.MULTILINE)
 
@@ -53,11 +57,33 @@ def drawings() -> str:
     return "\n\n".join(parts)
 
 
+def rule_laws() -> Iterator[tuple[str, RuleLaw]]:
+    """Yield the law of verification without a rule, and of every rule by its name."""
+    yield "none: exact", EXACT
+    for rule in descendants(LossyRule):
+        yield f"`{rule.model_fields['name'].default}`", rule.law
+    yield "`passes` of a rule", PASSES
+
+
+def rules() -> str:
+    """Return the table of the acceptance rules."""
+    rows = ["| rule | a draft token is kept | source | exact where |", "| --- | --- | --- | --- |"]
+    for name, law in rule_laws():
+        rows.append(f"| {name} | {law.kept} | {law.source} | {law.exact_where} |")
+    return "\n".join(rows)
+
+
 def page(text: str) -> str:
-    """Return the page with the drawings made anew."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{drawings()}\n\n{END}{after}"
+    """Return the page with the drawings and the table of rules made anew."""
+    for part, made in ((DRAWINGS, drawings()), (RULES, rules())):
+        begin, end = (
+            f"<!-- {part}: made by `python3 dev.py reference` -->",
+            f"<!-- end of {part} -->",
+        )
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n\n{made}\n\n{end}{after}"
+    return text
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ follows a token that it would not have written is taken to be alike, which
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,41 @@ from simulator.core.quantities import Frozen, Ranged
 Part = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
+class RuleLaw(NamedTuple):
+    """The law of a rule says with which chance r a draft token is kept where those before it
+    are.
+    """
+
+    kept: str
+    """The chance or the condition, in symbols: p and q are the target's and the draft's probability
+    of a token, H the entropy of the target's distribution in nats.
+    """
+    source: str
+    """Paper or program."""
+    exact_where: str
+    """Where a step brings as many tokens as r says."""
+
+
+EXACT = RuleLaw(
+    "r = Σ min(p, q) over the vocabulary; at temperature 0 whether both have one first choice",
+    "Leviathan et al. (arXiv 2211.17192), Corollary 3.6",
+    "tokens are kept independently",
+)
+"""Law of verification without a rule, which leaves outputs as they are."""
+PASSES = RuleLaw(
+    "r + (1 − r) f, with the share f of rejected tokens that are kept all the same",
+    "ours",
+    "rejected tokens are kept independently",
+)
+"""Law of a rule of which only ``passes`` is known."""
+
+
 class LossyRule(Frozen):
     """A rule keeps drafted tokens that the target alone would have written with a smaller
     chance.
     """
+
+    law: ClassVar[RuleLaw]
 
     name: str
     passes: Ranged | None = None
@@ -74,6 +105,13 @@ class TypicalRule(LossyRule):
     entropy.
     """
 
+    law: ClassVar[RuleLaw] = RuleLaw(
+        "r: the share of tokens with p > min(threshold, alpha exp(−H)); of a tree the longest such "
+        "path",
+        "Medusa (arXiv 2401.10774); FasterDecoding/Medusa e2a5d20",
+        "a recording holds p and H, and its text is the target's",
+    )
+
     name: Literal["typical"] = "typical"
     threshold: Part = 0.09
     """Highest probability that is asked for (Medusa's epsilon)."""
@@ -111,6 +149,12 @@ class ThresholdRule(LossyRule):
     """A token is kept if the target finds it likely enough, else by a draw that may be in its
     favour.
     """
+
+    law: ClassVar[RuleLaw] = RuleLaw(
+        "r = 1 where p ≥ single, else min(1, P / accumulated), P the sum of p over siblings so far",
+        "SGLang, speculative_sampling.cuh 120affb",
+        "a recording holds p, and its text is the target's",
+    )
 
     name: Literal["threshold"] = "threshold"
     single: Part = 1.0
