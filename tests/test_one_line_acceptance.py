@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from click.testing import CliRunner
 from simulator.cli.main import main
 from simulator.core.acceptance.sequences import RecordedSequences
 from simulator.core.acceptance.sources import Replay
+from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import WindowReplay
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.traces import file
 from simulator.inputs.traces.file import read_once
 from simulator.scenario import load
 from simulator.scenario.evaluate import law, run
 from simulator.scenario.loading import variant
+from simulator.scenario.recording import nearest_recording
 from simulator.scenario.result.run_result import RunResult
 from simulator.studies.plan.robustness import fewer_accepted
 
@@ -415,3 +419,21 @@ def test_a_gate_takes_the_kinds_apart_too() -> None:
     code, dialogue = tokens(found.only("code")), tokens(found.only("dialogue"))
     assert tokens(found) == pytest.approx(1.0 / (0.9 / code + 0.1 / dialogue), rel=1e-9)
     assert code != pytest.approx(dialogue, rel=0.05)
+
+
+def test_looking_for_the_nearest_recording_reads_each_file_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many are shipped: what is kept of them is more than those."""
+    read = Counter[Path]()
+    kept = file.read
+
+    def counted(path: Path) -> Trace:
+        read[path] += 1
+        return kept(path)
+
+    monkeypatch.setattr(file, "read", counted)
+    file._kept.cache_clear()
+    for temperature in (0.0, 0.5, 1.0):
+        assert nearest_recording(Catalogue(), "draft", temperature)
+    assert read == dict.fromkeys(Catalogue().names("trace").values(), 1)

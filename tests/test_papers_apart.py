@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,10 +82,19 @@ class Left(NamedTuple):
         return {name for name, kind in strategies().items() if kind.__module__.startswith(own)}
 
 
-@pytest.fixture(params=[paper for paper in PAPERS if (FOLDER / paper).is_dir()], scope="module")
-def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
-    paper: str = request.param
-    copy = tmp_path_factory.mktemp(f"without_{paper}", numbered=False)
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS if (FOLDER / paper).is_dir()])
+def test_what_is_left_works(paper: str, tmp_path: Path) -> None:
+    """One test a paper, as its copy takes longer to make than to ask."""
+    left = without(paper, tmp_path / f"without_{paper}")
+    strategies_are_listed_no_more_and_all_others_are(left)
+    studies_are_commands_no_more_and_all_others_are(left)
+    every_module_is_imported(left)
+    every_scenario_loads_that_does_not_build_on_the_paper(left)
+    studies_of_other_strategies_work(left)
+
+
+def without(paper: str, copy: Path) -> Left:
+    """Copy the checkout but for what is called after a paper, and look at it."""
     for name in ("simulator", "scenarios", "hardware_profiles"):
         shutil.copytree(
             ROOT / name, copy / name, ignore=shutil.ignore_patterns(f"{paper}*", "__pycache__")
@@ -115,12 +125,12 @@ def environment(copy: Path) -> dict[str, str]:
     return {**own, "PYTHONPATH": str(copy)}
 
 
-def test_its_strategies_are_listed_no_more_and_all_others_are(left: Left) -> None:
+def strategies_are_listed_no_more_and_all_others_are(left: Left) -> None:
     assert set(strategies()) - set(left.found["strategies"]) == left.gone != set()
     assert [name for name in left.gone if f'"{name}"' in left.found["schema"]] == []
 
 
-def test_its_studies_are_commands_no_more_and_all_others_are(left: Left) -> None:
+def studies_are_commands_no_more_and_all_others_are(left: Left) -> None:
     own = f"{PACKAGE}.{left.paper}."
     studies = studies_of_papers().values()
     gone = {study.name for study in studies if study.module.startswith(own)}
@@ -130,23 +140,29 @@ def test_its_studies_are_commands_no_more_and_all_others_are(left: Left) -> None
     assert set(study_names()) & listed == set(left.found["studies"])
 
 
-def test_every_module_is_imported(left: Left) -> None:
+def every_module_is_imported(left: Left) -> None:
     assert Path(left.found["file"]).is_relative_to(left.copy)
     assert set(left.found["missing"]) <= EXTRAS
 
 
-def test_every_scenario_loads_that_does_not_build_on_the_paper(left: Left) -> None:
+def every_scenario_loads_that_does_not_build_on_the_paper(left: Left) -> None:
     """One that names its strategy, or begins with a scenario that went with it, says so."""
     said: dict[str, str] = left.found["faults"]
     faults = {name: fault for name, fault in said.items() if fault}
-    needs = {name for name in said if load(name).scenario.strategy.name in left.gone}
+    needs = {name for name in said if strategy_of(name) in left.gone}
     assert faults.keys() >= needs
     reason = re.compile(f"there is no (strategy|scenario) '{left.paper}")
     assert [fault for fault in faults.values() if not reason.search(fault)] == []
     assert len(said) - len(faults) > 40
 
 
-def test_studies_of_other_strategies_work(left: Left) -> None:
+@cache
+def strategy_of(scenario: str) -> str:
+    """Name of the strategy of a shipped scenario."""
+    return load(scenario).scenario.strategy.name
+
+
+def studies_of_other_strategies_work(left: Left) -> None:
     words = ["batches", "vanilla_qwen3_32b_a100", "--sizes", "1,2", "--simulate", "1"]
     words += ["--set", "requests.count=2", "--json"]
     study = json.loads(python(left.copy, "-c", STUDY, *words))

@@ -26,6 +26,10 @@ MOST_BYTES = 400_000_000
 """Most bytes of all arrays of a file together; twenty-five times those of the largest shipped
 trace.
 """
+READ = 16
+"""Traces that are kept as they were read: more than are shipped, as whoever looks for the nearest
+one goes over all of them again and again.
+"""
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 ENCRYPTED = 1
 """Flag of a member of an archive."""
@@ -99,7 +103,7 @@ def read_once(path: Path) -> Trace:
     return _kept(path, (facts.st_mtime_ns, facts.st_size))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(READ)
 def _kept(path: Path, _: tuple[int, int]) -> Trace:
     return read(path)
 
