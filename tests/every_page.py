@@ -63,6 +63,7 @@ COMMANDS = (
     "capacity traffic_vanilla_llama_3_1_8b_4xa100 --set requests.count=40 --search 20 --workers 1",
     "what-if {bench} --like vanilla_llama_2_7b_a100 --try gamma=2 --try plain --out {folder}/out",
     "verify {folder}/out/gamma=2 {bench}",
+    "observe {folder}/runs",
 )
 """Commands whose pages are no kind of :mod:`tests.pages`."""
 
@@ -117,6 +118,9 @@ def _world(folder: Path) -> None:
     runs_table(folder, [{"strategy": "eagle_1", "tokens_per_step": 3.5, "step_ms": 20.0}])
     for name, content in {"like_engine": ENGINE, "like_device": device(EFFICIENCIES)}.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    (folder / "runs").mkdir()
+    for name in ("run=0.json", "run=1.json"):
+        (folder / "runs" / name).write_bytes(BENCH.read_bytes())
     like = scenario(folder, "like", DRAFTING, 4, "like")
     files = write_service(folder / "service", simulator.scenario.load(str(like)))
     done = CliRunner().invoke(main, ["observe", *map(str, files), "--out", str(folder / "seen")])

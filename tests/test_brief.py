@@ -19,6 +19,8 @@ from simulator.api.studies import study_names
 from simulator.cli.main import SECTIONS, main
 from simulator.cli.options import LONG, answer
 from simulator.report.blocks import (
+    ALWAYS,
+    FIRST,
     Brief,
     Highlight,
     Page,
@@ -27,8 +29,10 @@ from simulator.report.blocks import (
     Section,
     Standing,
 )
-from simulator.report.pages.brief import LINES, MOST, in_brief
+from simulator.report.pages.brief import LINES, MOST, in_brief, standing_of
 from simulator.report.terminal import print_page
+from simulator.scenario import load
+from simulator.scenario.decision.by_law import by_law
 
 ORDER = ("Answer", "Interval", "Verdict", "Uncertain", "Report")
 WIDEST = 100
@@ -97,7 +101,8 @@ def test_long_prints_what_the_page_says() -> None:
 
 def page(**changes: object) -> Page:
     """A page of every kind of remark."""
-    standing = Standing("a to b", "helps, 96 %", ["x", "y", "z"], [("Why", "it is so.")])
+    more = [Remark("Why", "It is so.", FIRST)]
+    standing = Standing("A to b.", "Helps, 96 %.", ["x", "y", "z"], more)
     whole = Page("title", answer="It is.", standing=standing)
     return replace(whole, **changes)
 
@@ -108,15 +113,30 @@ def test_remarks_have_one_order() -> None:
         "Answer     It is.",
         "Interval   A to b.",
         "Verdict    Helps, 96 %.",
-        "Why        it is so.",
+        "Why        It is so.",
         "Uncertain  x; y.",
         "Report     --out writes a page",
     ]
 
 
+def test_an_answer_may_be_shorter_on_a_terminal() -> None:
+    short = replace(page().standing or Standing(), answer="Yes.")
+    assert printed(in_brief(page(standing=short)))[1] == "Answer     Yes."
+
+
 def test_a_verdict_that_the_answer_gives_is_said_once() -> None:
-    answer = "Speculation helps: 96 % chance that it is faster than plain decoding."
-    assert "Verdict" not in names(printed(in_brief(page(answer=answer))))
+    """So a page says whether its answer decides; words of the answer are not asked."""
+    loaded = load("mirror_qwen3_32b_m2_ultra")
+    law = by_law(loaded)
+    told = standing_of(page(), "m", law, ["x"])
+    assert told.verdict.startswith("Speculation helps, over 99 % chance that it is faster")
+    assert standing_of(page(decides=True), "m", law, ["x"]) == replace(told, verdict="")
+
+
+def test_a_section_that_was_asked_for_follows_the_answer() -> None:
+    kept = Section("Asked", [Paragraph("in full")], brief=True)
+    shown = in_brief(page(sections=[Section("Details", [Paragraph("more")]), kept]))
+    assert shown.sections == [kept]
 
 
 def test_numbers_of_the_page_stand_in_where_nothing_else_is_said() -> None:
@@ -133,7 +153,7 @@ sentence = st.lists(st.text("abc", min_size=1, max_size=14), max_size=200).map("
 def test_ten_lines_are_never_exceeded(
     answer: str, interval: str, verdict: str, doubts: list[str], more: list[str]
 ) -> None:
-    said = [("More", words) for words in more]
+    said: list[Remark] = [Remark("More", words, rank, 1) for rank, words in enumerate(more)]
     shown = page(answer=answer, standing=Standing(interval, verdict, doubts, said))
     lines = printed(in_brief(shown, "here"))
     assert len(lines) <= LENGTH
@@ -147,7 +167,8 @@ def test_what_is_always_said_fits() -> None:
 
 
 def test_words_are_cut_behind_their_last_line() -> None:
-    remarks = [Remark("A", "one two three four five six", 0, 2), Remark("B", "seven", 1)]
+    remarks = [Remark("A", "one two three four five six", ALWAYS, 2), Remark("B", "seven", FIRST)]
+    assert printed(Page("t", brief=Brief(remarks, 1)), 12)[1:] == ["A  one …"]
     assert printed(Page("t", brief=Brief(remarks, 2)), 12)[1:] == ["A  one two", "   three …"]
     whole = ["A  one two", "   three", "   four five", "   six"]
     assert printed(Page("t", brief=Brief(remarks, 4)), 12)[1:] == whole

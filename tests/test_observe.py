@@ -30,7 +30,6 @@ from simulator.inputs.services.read import read_services
 from simulator.inputs.services.scraping import scrape, server_at
 from simulator.inputs.sessions import recorded
 from simulator.inputs.traces.converters import TO_TRACE
-from simulator.report.services.observed import WIDTH
 
 LIVE = Path(__file__).parent / "data" / "live_services"
 BENCH = ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt")
@@ -39,7 +38,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["observe", *map(str, arguments)])
+    return CliRunner().invoke(main, ["observe", *map(str, arguments)], env={"COLUMNS": "100"})
 
 
 @contextmanager
@@ -91,7 +90,7 @@ def test_a_server_is_asked_twice_for_its_metrics_and_for_nothing_else(tmp_path: 
         )
     assert result.exit_code == 0, result.output
     assert asked == ["GET /metrics Bearer s3cret"] * 2
-    assert "Acceptance: 2.27 tokens a step that drafted (117 of them)" in result.stdout
+    assert "2.27 tokens a step that drafted" in result.stdout
     observed = read_observed(out / "observed.yaml")
     assert observed.load.requests == 12
     assert 0.2 <= (observed.load.duration_s or 0.0) < 20.0
@@ -299,9 +298,11 @@ def test_an_answer_is_short_and_an_observation_is_read_back_as_it_was(
     files = [LIVE / name for name in names]
     result = run(*files, "--out", tmp_path / "seen")
     assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert len(lines) <= 20
-    assert max(map(len, lines)) <= WIDTH
+    lines = run(*files).stdout.splitlines()
+    assert len(lines) <= 10
+    assert max(map(len, lines)) <= 100
+    told = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert (told[1], told[-1]) == ("Answer", "Report")
     (services,) = read_services(files)
     observed = joined(services)
     again = read_observed(tmp_path / "seen" / "observed.yaml")
@@ -309,9 +310,10 @@ def test_an_answer_is_short_and_an_observation_is_read_back_as_it_was(
     assert again.model_copy(update=tables) == observed
     data = json.loads(run(*files, "--json").stdout)
     assert data["load"]["requests"] == observed.load.requests
-    assert set(observation_files(observed, services)) == {
-        path.name for path in (tmp_path / "seen").iterdir()
-    }
+    pages = {f"observed.{ending}" for ending in ("html", "md", "svg", "data.csv")}
+    assert {path.name for path in (tmp_path / "seen").iterdir()} - pages == (
+        set(observation_files(observed, services))
+    )
 
 
 def test_the_order_of_two_scrapes_of_one_process_is_seen() -> None:
@@ -351,7 +353,7 @@ def test_packed_files_are_read(tmp_path: Path) -> None:
 
 
 def test_a_single_scrape_says_since_when() -> None:
-    assert "Load: 12 requests since the server began" in run(LIVE / BENCH[2]).stdout
+    assert "12 requests since the server began" in run(LIVE / BENCH[2]).stdout
 
 
 def test_tables_beside_an_observation_are_read_by_what_reads_logs_and_steps(tmp_path: Path) -> None:
@@ -378,10 +380,12 @@ def test_several_runs_are_a_line_and_a_folder_each(tmp_path: Path) -> None:
         (sweep / f"run={place}.json").write_text((LIVE / "vllm_bench.json").read_text())
     result = run(sweep, "--out", tmp_path / "seen")
     assert result.exit_code == 0, result.output
-    first, second, hint, _ = result.stdout.splitlines()
-    assert first.startswith("run=0.json, asked 4 a second, 156 tokens/s, TTFT 546 ms, TPOT 7.6 ms")
-    assert second.startswith("run=1.json")
-    assert hint.startswith("What holds one back")
+    title, answer, *_ = result.stdout.splitlines()
+    assert title == "Observed: 2 runs"
+    assert answer.startswith("Answer  Most output tokens a second: 156, in run=0.json.")
+    assert "run=0.json 156 tokens/s TTFT 546 ms TPOT 7.6 ms; run=1.json" in result.stdout
+    (page,) = (tmp_path / "seen").glob("*.html")
+    assert page.name == "observed.html"
     assert read_observed(tmp_path / "seen" / "run_002" / "observed.yaml").load.requests == 12
 
 

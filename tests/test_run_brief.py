@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 from rich.console import Console
 
 from simulator.report.blocks import Brief, Page, Remark
-from simulator.report.run.brief import LINES, brief
+from simulator.report.pages.brief import LINES, MOST, in_brief
+from simulator.report.run.brief import standing
 from simulator.report.terminal import print_page
 from simulator.scenario import load
 from simulator.scenario.evaluate import run
@@ -88,17 +89,20 @@ def test_the_remarks_of_a_run(ran: RunResult) -> None:
         doubts=("x (assumed, -3.0 %)", "y (assumed, -2.0 %)", "z (assumed, -1.0 %)"),
     )
     tpot_ms, plain_ms = 1e3 * ran.simulated.tpot_s, 1e3 * ran.baseline.tpot_s
-    remarks = brief(told, Interval(2.5, 3.55), "a/report.html").remarks
+    shown = Page("t", standing=standing(told, Interval(2.5, 3.55)))
+    brief = in_brief(shown, "a/report.html (all tables here: --long)").brief
+    assert brief
+    remarks = brief.remarks
     assert [(remark.name, remark.words) for remark in remarks] == [
-        ("Speed-up", f"{ran.speedup:.2f}x (90 % interval 2.50 to 3.55)."),
         (
-            "Time",
+            "Answer",
             f"{tpot_ms:.2f} ms per token, {plain_ms:.1f} without speculation (simulation).",
         ),
+        ("Interval", f"Speed-up {ran.speedup:.2f}x (90 % interval 2.50 to 3.55)."),
         ("SLO", "TTFT p99 339.2 of 100.0 ms MISSED."),
         ("Beware", "A caution."),
-        ("Uncertain", "x (assumed, -3.0 %); y (assumed, -2.0 %)."),
         ("Why", "T_draft = 12.0 ms is hidden behind Δ = 18.0 ms with 6.00 ms to spare."),
+        ("Uncertain", "x (assumed, -3.0 %); y (assumed, -2.0 %)."),
         ("Report", "a/report.html (all tables here: --long)"),
     ]
 
@@ -114,8 +118,11 @@ def test_the_remarks_of_a_run(ran: RunResult) -> None:
 )
 def test_the_answer_of_a_run_has_ten_lines_at_most(name: str) -> None:
     result, span = run_with_interval(load(name, ["requests.count=8"]))
-    lines = printed(brief(result, span, f"reports/{name}/report.html"), 100)
+    shown = in_brief(Page("t", standing=standing(result, span)), f"reports/{name}/report.html")
+    assert shown.brief
+    lines = printed(shown.brief, 100)
     assert 3 <= len(lines) <= LINES == 9
     assert max(map(len, lines)) <= 100
-    assert [line.split()[0] for line in lines[:1]] == ["Answer" if result.decision else "Time"]
-    assert any(line.startswith("Report") for line in lines)
+    told = [line.split()[0] for line in lines]
+    assert (told[0], told[-1]) == ("Answer", "Report")
+    assert [name for name in told if name in MOST] == [name for name in MOST if name in told]

@@ -159,6 +159,11 @@ requests: {prompt_tokens: 8, output_tokens: 41, count: 2}
 """
 
 
+def where(printed: str) -> str:
+    """Where a page is, as it is printed last."""
+    return " ".join(printed.rpartition("Report")[2].split())
+
+
 @pytest.fixture
 def command(tmp_path: Path) -> list[str]:
     (tmp_path / "mine.yaml").write_text(DURATIONS)
@@ -168,7 +173,7 @@ def command(tmp_path: Path) -> list[str]:
 def test_a_study_is_one_html_page_with_everything_in_it(command: list[str], tmp_path: Path) -> None:
     page = tmp_path / "load.html"
     result = CliRunner().invoke(main, [*command, "--out", str(page)], catch_exceptions=False)
-    assert result.stdout.endswith(f"page: {page}\n")
+    assert where(result.stdout) == f"{page} (all tables here: --long)"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["load.html", "mine.yaml"]
     text = page.read_text()
     assert "<svg" in text
@@ -201,7 +206,8 @@ def test_a_comparison_goes_into_a_folder_or_a_file(
     }
     expected["x.svg"] = {"x.svg", "x.data.csv"}
     assert made == expected.get(name, {name})
-    assert ("figure: " if name == "x.svg" else "page: ") in result.stdout
+    page = out / "compare.html" if name == "page" else out
+    assert where(result.stdout) == f"{page} (all tables here: --long)"
 
 
 def test_a_comparison_is_not_written_over_a_file_that_is_no_page(
@@ -369,7 +375,7 @@ def test_a_picture_has_three_forms_and_its_data_beside_it(
     """The data are the points of every curve: three loads, or four, by panel and series."""
     out = tmp_path / f"load{ending}"
     result = CliRunner().invoke(main, [*command, "--out", str(out)], catch_exceptions=False)
-    assert result.stdout.endswith(f"figure: {out}\n")
+    assert where(result.stdout) == f"{out} (all tables here: --long)"
     assert out.read_bytes().startswith(begins)
     rows = list(csv.DictReader((tmp_path / "load.data.csv").open()))
     assert list(rows[0]) == ["panel", "series", "x", "y", "value"]

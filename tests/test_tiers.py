@@ -37,7 +37,7 @@ from simulator.core.serving.scheduler import Scheduler
 from simulator.core.strategies.autoregressive import Autoregressive
 from simulator.core.strategies.common.step import Lanes
 from simulator.core.world import World
-from simulator.report.run.serving import tiers_line
+from simulator.report.run.serving import tiers_words
 from simulator.scenario import load
 from simulator.scenario.evaluate import simulate
 from simulator.scenario.outcome import Outcome, outcome_data
@@ -525,8 +525,8 @@ def test_a_scenario_with_tiers_has_their_books() -> None:
     data = outcome_data(outcome)["serving"]["prefix_cache"]
     assert data["tiers"] == outcome.serving.tiers
     assert data["load_wait_s"] == outcome.serving.load_wait_s
-    line = tiers_line(outcome.serving)
-    assert line.startswith("Tiers of KV memory: host ")
+    line = tiers_words(outcome.serving)
+    assert line.startswith("host ")
     assert "; store " in line
 
 

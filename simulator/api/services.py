@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from simulator.studies.service.tried import WhatIfService
 
 
-def observe(*files: str | Path) -> Result[Observed]:
+def observe(*files: str | Path, skipped: int = 0) -> Result[Observed]:
     """Return what files of a running service say of it: load, times, acceptance, state.
 
-    Files are those that ``specsim observe`` reads, of one run; no server is asked. The table holds
-    the times. Raises :class:`BadInput` with file and line.
+    Files are those that ``specsim observe`` reads, of one run; no server is asked. The first
+    requests, ``skipped`` of them, are a warm-up, whose times do not count. The table holds the
+    times. Raises :class:`BadInput` with file and line.
     """
     from simulator.inputs.services.observation import observation_of
 
-    observed = observation_of(list(map(Path, files)))
+    observed = observation_of(list(map(Path, files)), skipped)
 
     def frame() -> pd.DataFrame:
         import pandas as pd
@@ -45,16 +46,18 @@ def what_if(
     tries: Sequence[str],
     like: str | Path | None = None,
     catalogue: Folder = None,
+    skipped: int = 0,
 ) -> Result[WhatIfService]:
     """Return what changes would do to a running service: helps, may hurt or hurts, by how much.
 
     ``sources`` are an ``observed.yaml`` or files that ``specsim observe`` reads, of a service
     ``like`` a scenario; or, without ``like``, one scenario. ``tries`` are as after ``--try``:
-    ``["eagle_3", "gamma=2,4"]``. The table has a row for every change and number. Raises
+    ``["eagle_3", "gamma=2,4"]``. The first requests, ``skipped`` of them, are a warm-up, whose
+    times do not count. The table has a row for every change and number. Raises
     :class:`BadInput` with file, line and column, :class:`Infeasible` as a scenario does.
     """
     service, result = tried_service(
-        list(map(str, sources)), tries, str(like) if like else None, shelves(catalogue)
+        list(map(str, sources)), tries, str(like) if like else None, shelves(catalogue), skipped
     )
 
     def page() -> Page:
@@ -78,7 +81,11 @@ def what_if(
 
 
 def tried_service(
-    sources: Sequence[str], texts: Sequence[str], like: str | None, catalogue: Catalogue
+    sources: Sequence[str],
+    texts: Sequence[str],
+    like: str | None,
+    catalogue: Catalogue,
+    skipped: int = 0,
 ) -> tuple[ServiceScenario, WhatIfService]:
     """Return the scenario of a service, and what the changes that were typed would do to it."""
     from tempfile import TemporaryDirectory
@@ -88,7 +95,7 @@ def tried_service(
     from simulator.studies.service.tried import study
 
     with TemporaryDirectory(prefix="specsim-") as folder:
-        service = service_of(sources, like, Path(folder), catalogue)
+        service = service_of(sources, like, Path(folder), catalogue, skipped)
         changes, untried = changes_of(service.loaded, texts, catalogue)
         name = like or service.loaded.scenario.name
         return service, study(service.loaded, changes, untried, service.observed, name)
@@ -108,12 +115,14 @@ def verify(
     prediction: str | Path | None = None,
     *after: str | Path,
     pairs: Sequence[tuple[str | Path, str | Path]] = (),
+    skipped: int = 0,
 ) -> Result[VerifiedPredictions]:
     """Return what was predicted of a service beside what was measured after the change.
 
     ``prediction`` is a ``prediction.yaml`` or its folder; ``after`` an ``observed.yaml``, or files
     that ``specsim observe`` reads. ``pairs`` are further predictions, each with what was measured
-    after its change, for a ledger. The table has a row for every number. Raises :class:`BadInput`
+    after its change, for a ledger. The first requests of each, ``skipped`` of them, are a warm-up,
+    whose times do not count. The table has a row for every number. Raises :class:`BadInput`
     with file, line and column, ValueError where nothing is asked.
     """
     from simulator.evidence.verified import VerifiedPredictions, verified
@@ -130,7 +139,7 @@ def verify(
     compared = []
     for each, files in asked:
         predicted = read_prediction(Path(each))
-        compared.append(verified(predicted, observation_of(list(map(Path, files)))))
+        compared.append(verified(predicted, observation_of(list(map(Path, files)), skipped)))
     result = VerifiedPredictions(compared)
 
     def page() -> Page:

@@ -213,7 +213,8 @@ def with_standing(page: Page, asked: Asked) -> Page:
         law = by_law(loaded)
     except BadInput:  # it has none
         return replace(page, standing=Standing())
-    return replace(page, standing=standing_of(loaded.scenario.name, law, doubts_by_law(loaded)))
+    standing = standing_of(page, loaded.scenario.name, law, doubts_by_law(loaded))
+    return replace(page, standing=standing)
 
 
 def study(

@@ -14,7 +14,15 @@ import click
 
 from simulator.cli import options
 from simulator.cli.catalogue import class_of
-from simulator.cli.options import Names, Paths, answer, beside_the_package, faults_as_lines, working
+from simulator.cli.options import (
+    Names,
+    Paths,
+    answer,
+    beside_the_package,
+    faults_as_lines,
+    page_in,
+    working,
+)
 from simulator.core.faults import BadInput
 from simulator.core.parallel import counted
 from simulator.inputs.catalogue import Catalogue
@@ -39,13 +47,6 @@ like_profile = click.option(
 profile_out = options.output("--out", type=options.NEW_FILE, help="Profile (.yaml) to write.")
 report_folder = options.output(
     "--report", type=options.FOLDER, help="Folder for a page and its figure."
-)
-warm_up = click.option(
-    "--skip",
-    metavar="N",
-    type=click.IntRange(0, 1_000_000),
-    default=0,
-    help="First requests of each observation that do not count, as a server warms up.",
 )
 
 
@@ -338,8 +339,7 @@ def score(name: str, tables: Paths, out: Path | None, as_json: bool, own: Paths)
             files = page_files(page, f"{stem}_score")
             write_files(out, files)
     data = {"profile": name, "errors": [error._asdict() for error in errors]}
-    lines = [f"page: {out / f'{stem}_score.html'}"] if out else []
-    answer(as_json, lambda: data, lambda: page, *lines)
+    answer(as_json, lambda: data, lambda: page, page_at=page_in(out, f"{stem}_score"))
 
 
 @calibrate.command("engine")
@@ -441,7 +441,7 @@ def engine(
     help="A term that may be fitted, as engine.outside_ms; repeatable, at most eight "
     "[default: the first eight that act].",
 )
-@warm_up
+@options.skip
 @options.output(
     "--out", type=options.FOLDER, help="Folder for device.yaml, engine.yaml, scenario.yaml, a page."
 )
@@ -483,9 +483,11 @@ def service(
             write_files(out, files)
             made = [out / name for name in scenario_files(len(cases))]
             lines = [f"specsim run {scenario}" for scenario in made]
-            lines.append(f"specsim what-if {paths[0]} --like {made[0]} --try plain --try gamma=2,5")
+            warm_up = f" --skip {skip}" if skip else ""
+            tries = f"--like {made[0]}{warm_up} --try plain --try gamma=2,5"
+            lines.append(f"specsim what-if {paths[0]} {tries}")
             data["written"] = [str(out / name) for name in files]
-    answer(as_json, lambda: data, lambda: page, *lines)
+    answer(as_json, lambda: data, lambda: page, *lines, page_at=page_in(out, "calibrated"))
 
 
 def _cases(
@@ -526,7 +528,7 @@ def _cases(
     is_flag=True,
     help="Requests come when they came, also where clients had a limit.",
 )
-@warm_up
+@options.skip
 @options.output("--out", type=options.FOLDER, help="Folder for a page, its picture and a CSV.")
 @options.as_json
 @options.long
@@ -564,8 +566,7 @@ def replay(
             files = dict(page_files(page, "replayed"))
             files[REQUESTS] = requests_csv(seen)
             write_files(out, files)
-    lines = [f"page: {out / 'replayed.html'}"] if out else []
-    answer(as_json, lambda: replayed_data(seen), lambda: page, *lines)
+    answer(as_json, lambda: replayed_data(seen), lambda: page, page_at=page_in(out, "replayed"))
 
 
 @calibrate.command(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from simulator.cli import options
-from simulator.cli.options import Names, Paths, answer, print_json, working
+from simulator.cli.options import Names, Paths, answer, page_in, working
 from simulator.core.faults import BadInput
 from simulator.inputs.shell import command_line, repeated, typed
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from simulator.inputs.services.measured import ServiceFile
     from simulator.inputs.services.observed import Observed
     from simulator.inputs.services.scraping import Server
+    from simulator.report.blocks import Page
 
 HEADER = "SPECSIM_HEADER"
 CA_FILE = "SPECSIM_CA_FILE"
-MOST_RUNS_SHOWN = 18
 
 
 @click.command("observe")
@@ -52,15 +52,20 @@ MOST_RUNS_SHOWN = 18
     envvar=CA_FILE,
     help=f"Certificates that a https URL is trusted by; also in {CA_FILE}.",
 )
+@options.skip
 @options.output(
-    "--out", type=options.FOLDER, help="Folder for observed.yaml and tables of requests and passes."
+    "--out",
+    type=options.FOLDER,
+    help="Folder for a page, observed.yaml, and tables of requests and passes.",
 )
 @options.as_json
+@options.long
 def observe(
     sources: Names,
     seconds: float,
     headers: Names,
     ca_file: Path | None,
+    skip: int,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -86,14 +91,40 @@ def observe(
             stated = [*headers, *os.environ.get(HEADER, "").splitlines()]
             server = server_at(address, stated, ca_file)
             runs[0].append(_scraped(server, seconds, display))
-        observations = [joined(run) for run in runs]
+        observations = [joined(run, skip) for run in runs]
+        page = _page(observations, _command(sources, seconds, skip, out))
         if out:
-            _write(out, observations, runs)
-    if as_json:
-        data = [each.model_dump(mode="json") for each in observations]
-        print_json(data[0] if len(data) == 1 else {"runs": data})
-        return
-    _print(observations, out)
+            _write(out, page, observations, runs)
+
+    def data() -> object:
+        each = [observed.model_dump(mode="json") for observed in observations]
+        return each[0] if len(each) == 1 else {"runs": each}
+
+    answer(as_json, data, lambda: page, page_at=page_in(out, "observed"))
+
+
+def _command(sources: Names, seconds: float, skip: int, out: Path | None) -> str:
+    """Return the command as it can be typed again, without what is secret in an address."""
+    from simulator.inputs.services.scraping import is_address, server_at
+
+    names = [server_at(name, [], None).shown if is_address(name) else name for name in sources]
+    words = []
+    if any(map(is_address, sources)):
+        words += ["--seconds", f"{seconds:g}"]
+    if skip:
+        words += ["--skip", str(skip)]
+    if out:
+        words += ["--out", str(out)]
+    return typed("specsim", "observe", names=names, options=words)
+
+
+def _page(observations: Sequence[Observed], command: str) -> Page:
+    """Return the page of an observation, or of several."""
+    from simulator.report.services.observed import observed_page, runs_page
+
+    if len(observations) == 1:
+        return observed_page(observations[0], command)
+    return runs_page(observations, command)
 
 
 def _scraped(server: Server, seconds: float, display: Display | Lines) -> ServiceFile:
@@ -119,36 +150,21 @@ def _scraped(server: Server, seconds: float, display: Display | Lines) -> Servic
 
 
 def _write(
-    out: Path, observations: Sequence[Observed], runs: Sequence[Sequence[ServiceFile]]
+    out: Path,
+    page: Page,
+    observations: Sequence[Observed],
+    runs: Sequence[Sequence[ServiceFile]],
 ) -> None:
-    """Write an observation into a folder; several into folders within, by number."""
+    """Write the page and an observation into a folder; several into folders within, by number."""
     from simulator.inputs.services.observation_files import observation_files
-    from simulator.report.page import write_files
+    from simulator.report.page import page_files, write_files
 
-    contents: dict[str, str | bytes] = {}
+    contents = dict(page_files(page, "observed"))
     for number, (observed, services) in enumerate(zip(observations, runs, strict=True), 1):
         within = "" if len(runs) == 1 else f"run_{number:03}/"
         for name, content in observation_files(observed, services).items():
             contents[f"{within}{name}"] = content
     write_files(out, contents)
-
-
-def _print(observations: Sequence[Observed], out: Path | None) -> None:
-    """Print an observation, or a line for each of several."""
-    from simulator.core.faults import CONTROLS
-    from simulator.report.services.observed import observed_lines, run_line
-
-    if len(observations) == 1:
-        lines = observed_lines(observations[0])
-    else:
-        lines = [run_line(observed) for observed in observations[:MOST_RUNS_SHOWN]]
-        if len(observations) > MOST_RUNS_SHOWN:
-            lines.append(f"... and {len(observations) - MOST_RUNS_SHOWN:,} more runs")
-        lines.append("What holds one back: name its files alone, with the scrapes around it")
-    if out:
-        lines.append(f"Written to {out}")
-    for line in lines:
-        click.echo(line.translate(CONTROLS))
 
 
 @click.command("what-if")
@@ -168,6 +184,7 @@ def _print(observations: Sequence[Observed], out: Path | None) -> None:
     help="A method (eagle_3, ngram, plain), a setting (gamma=2,4; tensor_parallel=2) or a field of "
     "a scenario; several at once with spaces between them. Repeatable.",
 )
+@options.skip
 @options.own
 @options.output(
     "--out",
@@ -177,7 +194,13 @@ def _print(observations: Sequence[Observed], out: Path | None) -> None:
 @options.as_json
 @options.long
 def what_if(
-    sources: Names, like: str | None, texts: Names, own: Paths, out: Path | None, as_json: bool
+    sources: Names,
+    like: str | None,
+    texts: Names,
+    skip: int,
+    own: Paths,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """What changes would do to a running service: helps, may hurt or hurts, by how much.
 
@@ -190,15 +213,16 @@ def what_if(
 
     with working("simulating"):
         words = [*(["--like", like] if like else []), *repeated("--try", texts)]
+        if skip:
+            words += ["--skip", str(skip)]
         if out:
             words += ["--out", str(out)]
         command = typed("specsim", "what-if", names=sources, options=words)
-        service, result = tried_service(sources, texts, like, Catalogue(own))
+        service, result = tried_service(sources, texts, like, Catalogue(own), skip)
         page = page_of(result, command)
         if out:
             write_tried(service, result, page, out)
-    lines = [f"page: {out / 'what_if.html'}   {out / 'what_if.md'}"] if out else []
-    answer(as_json, result.as_data, lambda: page, *lines)
+    answer(as_json, result.as_data, lambda: page, page_at=page_in(out, "what_if"))
 
 
 @click.command("verify")
@@ -213,6 +237,7 @@ def what_if(
     multiple=True,
     help="A prediction and what was measured after its change; repeatable, for a ledger.",
 )
+@options.skip
 @options.output(
     "--out",
     type=options.PATH,
@@ -221,7 +246,12 @@ def what_if(
 @options.as_json
 @options.long
 def verify(
-    prediction: Path | None, after: Paths, pairs: tuple[Paths, ...], out: Path | None, as_json: bool
+    prediction: Path | None,
+    after: Paths,
+    pairs: tuple[Paths, ...],
+    skip: int,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """What was predicted of a service beside what was measured after the change.
 
@@ -246,12 +276,13 @@ def verify(
         words = []
         for each in pairs:
             words += ["--pair", *map(str, each)]
+        if skip:
+            words += ["--skip", str(skip)]
         named = [] if prediction is None else [prediction, *after]
-        result = verified(*named, pairs=[(each[0], each[1]) for each in pairs])
+        result = verified(*named, pairs=[(each[0], each[1]) for each in pairs], skipped=skip)
         command = command_line("verify", list(map(str, named)), (), None, words)
         if write or not as_json:
             page = page_of(result.value, command)
         if write:
             write(page)
-    lines = [f"page: {out}"] if out else []
-    answer(as_json, result.to_dict, lambda: page, *lines)
+    answer(as_json, result.to_dict, lambda: page, page_at=page_in(out, "verified"))

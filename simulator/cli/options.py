@@ -95,10 +95,14 @@ def print_json(data: object) -> None:
 
 
 def answer(
-    as_json: bool, data: Callable[[], object], page: Callable[[], Page] | None, *lines: str
+    as_json: bool,
+    data: Callable[[], object],
+    page: Callable[[], Page] | None,
+    *lines: str,
+    page_at: Path | str | None = None,
 ) -> None:
     """Print plain data as one JSON object, or a page, if there is one, and further lines behind
-    it.
+    it; ``page_at``: the file that it was written to.
 
     A page whose answer has a standing is printed in brief, unless ``--long`` is asked for.
     """
@@ -112,12 +116,22 @@ def answer(
         from simulator.report.terminal import print_page
 
         shown = page()
-        if shown.standing and is_brief():
-            told = any(line.startswith(("page:", "figure:")) for line in lines)
-            shown = in_brief(shown, "" if told else _how_to_read(), len(lines))
+        brief = bool(shown.standing) and is_brief()
+        if brief:
+            report = f"{page_at} (all tables here: --long)" if page_at else _how_to_read()
+            shown = in_brief(shown, report, len(lines))
         print_page(shown, Console())
+        if page_at and not brief:
+            click.echo(f"Report: {page_at}")
     for line in lines:
         click.echo(line)
+
+
+def page_in(out: Path | None, name: str) -> Path | None:
+    """Return the page or picture that was written to ``out``; of a folder its page of a name."""
+    if out is None or not out.is_dir():
+        return out
+    return out / f"{name}.html"
 
 
 def is_brief() -> bool:
@@ -236,6 +250,15 @@ flavours = click.option(
     metavar="NAME",
     multiple=True,
     help="Only this kind of text; repeatable [default: all].",
+)
+
+
+skip = click.option(
+    "--skip",
+    metavar="N",
+    type=click.IntRange(0, 1_000_000),
+    default=0,
+    help="First requests of each observation that do not count, as a server warms up.",
 )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simulator.cli import options
-from simulator.cli.options import Names, Paths, answer, working
+from simulator.cli.options import Names, Paths, answer, page_in, working
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.inputs.catalogue import Catalogue
@@ -212,8 +212,7 @@ def plan(
             question = _compared_question(asked, fleets, Catalogue(own))
             compared = _compared(question, fleets, Catalogue(own), changes, seed, draws)
             page = _fleets_page(compared, command, out)
-        lines = [f"page: {out / 'fleets.html'}   {out / 'fleets.md'}"] if out else []
-        answer(as_json, compared.as_data, lambda: page, *lines)
+        answer(as_json, compared.as_data, lambda: page, page_at=page_in(out, "fleets"))
         return
     _answer_plan(
         names,
@@ -267,9 +266,14 @@ def _answer_plan(
     if save:
         files.append(f"plan: {save}")
     if out:
-        exported = ", ".join(answered.exports)
-        files.append(f"page: {out / 'plan.html'}   {out / 'plan.md'}   exports: {exported}")
-    answer(as_json, lambda: summary(answered), lambda: page(answered), *files)
+        files.append(f"exports: {', '.join(answered.exports)}")
+    answer(
+        as_json,
+        lambda: summary(answered),
+        lambda: page(answered),
+        *files,
+        page_at=page_in(out, "plan"),
+    )
 
 
 def _words(asked: PlainData, least_chance: float | None, draws: int, out: Path | None) -> list[str]:

@@ -121,6 +121,7 @@ def law(
     scenario: str, overrides: Names, seed: int | None, as_json: bool, own: Paths, out: Path | None
 ) -> None:
     """Evaluate the closed form alone: its durations, its step kinds and the time per token."""
+    from simulator.report.blocks import FIRST, Remark
     from simulator.report.pages.brief import standing_of
     from simulator.report.pages.law import page
     from simulator.report.wording import as_sentence
@@ -149,15 +150,14 @@ def law(
                     )
                 ),
             )
-    lines = [f"page: {out}"] if out else []
 
     def shown() -> Page:
-        standing = standing_of(loaded.scenario.name, decided, doubts_by_law(loaded))
-        beware = [("Beware", as_sentence(caution)) for caution in details["cautions"]]
-        standing = replace(standing, more=[*beware, *standing.more])
-        return replace(page(details, decided.decision), standing=standing)
+        whole = page(details, decided.decision)
+        standing = standing_of(whole, loaded.scenario.name, decided, doubts_by_law(loaded))
+        beware = [Remark("Beware", as_sentence(words), FIRST) for words in details["cautions"]]
+        return replace(whole, standing=replace(standing, more=[*beware, *standing.more]))
 
-    answer(as_json, lambda: details, shown, *lines)
+    answer(as_json, lambda: details, shown, page_at=out)
 
 
 @click.command("run")
@@ -179,7 +179,7 @@ def law(
     type=click.IntRange(2, 1_000),
     help="Seeds to simulate for confidence intervals.",
 )
-@click.option("--long", is_flag=True, help="Print the tables of the report too.")
+@options.long
 @click.option(
     "--explain-gap",
     is_flag=True,
@@ -196,7 +196,6 @@ def run(
     request_log: Path | None,
     replications: int | None,
     explain_gap: bool,
-    long: bool,
 ) -> None:
     """Simulate SCENARIO (a name or a YAML file) beside its law, and write a report.
 
@@ -207,7 +206,7 @@ def run(
     from simulator.scenario.result.data import result_data
     from simulator.scenario.uncertain.intervals import run_with_interval
 
-    lines: list[str] = []
+    file = ""
     with working("reading") as status:
         catalogue = Catalogue(own)
         loaded = load(scenario, overrides, catalogue, seed)
@@ -246,31 +245,14 @@ def run(
         if folder:
             page = _reported(loaded, result, span, folder, status)
             file = f"{folder}/report.html"
-            if long:
-                lines.append(f"Report: {file}")
-            else:
-                page = _brief(page, result, span, file)
     answer(
         as_json,
         lambda: result_data(result) | {"speedup_interval": span._asdict()},
         lambda: page,
-        *lines,
+        page_at=file,
     )
     if stopped:
         sys.exit(INTERRUPTED)
-
-
-def _brief(page: Page, result: RunResult, speedup: Interval, file: str) -> Page:
-    """Return what is printed of a page: its answer, and what was asked for beside it."""
-    from simulator.report.run import gaps, serving
-    from simulator.report.run.page import in_brief
-
-    asked = []
-    if result.explain_gap:
-        asked.append(gaps.TITLE)
-    if result.replications:
-        asked.append(serving.TITLE)
-    return in_brief(page, result, speedup, file, asked)
 
 
 def _reported(

@@ -16,11 +16,10 @@ from click.core import ParameterSource
 
 from simulator.api.studies import Asked, computed, page_of, with_standing
 from simulator.cli import options
-from simulator.cli.options import answer, is_brief, working
+from simulator.cli.options import answer, is_brief, page_in, working
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
 from simulator.inputs.shell import command_line
-from simulator.report.blocks import PICTURES
 from simulator.studies.of_papers import StudyOfPaper
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -239,17 +238,7 @@ def show(name: str, status: str, given: PlainData) -> None:
             write(page)
         if not shown.as_json and is_brief():
             page = with_standing(page, asked)
-    lines = [_written(name, shown.out)] if shown.out else []
-    answer(shown.as_json, result.as_data, lambda: page, *lines)
-
-
-def _written(name: str, out: Path) -> str:
-    """Return the line that says where the study was written to."""
-    if out.is_dir():
-        return f"page: {out / f'{name}.html'}   {out / f'{name}.md'}"
-    if out.suffix in PICTURES:
-        return f"figure: {out}"
-    return f"page: {out}"
+    answer(shown.as_json, result.as_data, lambda: page, page_at=page_in(shown.out, name))
 
 
 def _typed(name: str, asked: Asked, given: PlainData, out: Path | None) -> str:

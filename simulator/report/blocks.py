@@ -136,6 +136,10 @@ class Listing:
     name: ClassVar[str] = "listing"
 
 
+ALWAYS, FIRST, THEN, LAST = range(4)
+"""How soon a remark is left out where there is no room: never, or after those behind it."""
+
+
 @dataclass(frozen=True)
 class Remark:
     """A sentence or two under a name of one word or two, as the answer on a terminal has them."""
@@ -143,16 +147,17 @@ class Remark:
     name: str
     words: str
     rank: int
-    """How soon it is left out where there is no room: 0 never."""
+    """``ALWAYS``, ``FIRST``, ``THEN`` or ``LAST``."""
     most_lines: int = 0
-    """Lines behind which its words are cut; 0: as many as they take."""
+    """Lines behind which its words are cut, or fewer where there is no room; 0: as many as they
+    take."""
 
 
 @dataclass(frozen=True)
 class Brief:
     """An answer in a few lines, for a terminal alone: names to the left, words beside them.
 
-    Those of rank 0 are always printed, others by rank and then in their order as far as ``lines``
+    Those of rank ``ALWAYS`` are printed, others by rank and then in their order as far as ``lines``
     lines have room.
     """
 
@@ -167,13 +172,16 @@ class Standing:
     """
 
     interval: str = ""
-    """Between what the number of the answer lies."""
+    """Between what the number of the answer lies, in a sentence."""
     verdict: str = ""
-    """Whether speculation, or a change, helps, may hurt or hurts."""
+    """Whether speculation, or a change, helps, may hurt or hurts, in a sentence; empty where the
+    answer says so."""
     doubts: Sequence[str] = ()
     """The numbers that the answer rests on most, the largest uncertainty first."""
-    more: Sequence[tuple[str, str]] = ()
-    """Names and sentences for which there may be room."""
+    more: Sequence[Remark] = ()
+    """What else there may be room for."""
+    answer: str = ""
+    """The answer in fewer words than the page has; empty: those of the page."""
 
 
 @dataclass(frozen=True)
@@ -192,11 +200,14 @@ Block: TypeAlias = Paragraph | Bullets | Table | Figure | Listing | Sliders
 
 @dataclass(frozen=True)
 class Section:
-    """A title and the blocks below it. ``terminal``: whether a terminal shows it too."""
+    """A title and the blocks below it. ``terminal``: whether a terminal shows it too; ``brief``:
+    also below an answer in brief, as it was asked for.
+    """
 
     title: str
     blocks: Sequence[Block]
     terminal: bool = True
+    brief: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,6 +238,8 @@ class Page:
     """What a terminal shows instead of the answer and the opening."""
     standing: Standing | None = None
     """What its answer is worth; None for a page that a terminal shows whole."""
+    decides: bool = False
+    """Whether the answer says that speculation helps, may hurt or hurts."""
 
     @property
     def blocks(self) -> Iterator[Block]:

@@ -5,6 +5,7 @@ texts are left out.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from textwrap import wrap
 from typing import Any
 
 from rich import box
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from simulator.core.faults import CONTROLS
 from simulator.report.blocks import (
+    ALWAYS,
     Block,
     Brief,
     Bullets,
@@ -80,38 +82,45 @@ def _show(console: Console, block: Block) -> None:
 
 
 def _show_brief(console: Console, brief: Brief) -> None:
-    """Print the remarks that there is room for, in their order."""
-    width = console.width - max((len(remark.name) for remark in brief.remarks), default=0) - 2
+    """Print the remarks that there is room for, in their order; no word, as a path, is broken."""
+    indent = max((len(remark.name) for remark in brief.remarks), default=0) + 2
+    width = console.width - indent
     wrapped = []
     for remark in brief.remarks:
-        lines = Text(plain(remark.words)).wrap(console, width)
-        wrapped.append([line.plain.rstrip() for line in lines])
-    grid = RichTable.grid(padding=(0, 2, 0, 0))
+        words = plain(remark.words)
+        wrapped.append(wrap(words, width, break_long_words=False, break_on_hyphens=False))
     for place, most in sorted(_allotted(brief, list(map(len, wrapped))).items()):
-        lines_of_it = _cut(wrapped[place], most, width)
-        grid.add_row(Text(brief.remarks[place].name, style="bold"), Text("\n".join(lines_of_it)))
-    console.print(grid)
+        name = brief.remarks[place].name
+        for line in _cut(wrapped[place], most, width):
+            console.print(Text.assemble((f"{name:<{indent}}", "bold"), line), soft_wrap=True)
+            name = ""
 
 
 def _allotted(brief: Brief, needed: Sequence[int]) -> dict[int, int]:
     """Return how many lines each remark that is printed gets, by its place; ``needed``: those that
     it takes.
 
-    1. What is always said gets its lines, cut to its most.
+    1. What is always said gets its lines, cut to its most; where these are too many, what may be
+       cut is cut to a line, the last first.
     2. Of the lines that are left it gets what it was cut by, in its order.
     3. Other remarks follow by rank, each as long as it fits whole.
     """
     lines: dict[int, int] = {}
     for place, remark in enumerate(brief.remarks):
-        if not remark.rank:
+        if remark.rank == ALWAYS:
             lines[place] = min(needed[place], remark.most_lines or needed[place])
     left = brief.lines - sum(lines.values())
+    for place in reversed(lines):
+        if left < 0 and brief.remarks[place].most_lines:
+            fewer = min(-left, lines[place] - 1)
+            lines[place] -= fewer
+            left += fewer
     for place, own in lines.items():
         more = max(0, min(left, needed[place] - own))
         lines[place] += more
         left -= more
     for place, remark in sorted(enumerate(brief.remarks), key=lambda placed: placed[1].rank):
-        if remark.rank and needed[place] <= left:
+        if remark.rank != ALWAYS and needed[place] <= left:
             lines[place] = needed[place]
             left -= needed[place]
     return lines

@@ -69,8 +69,6 @@ class ObservedCase:
     passes: Sequence[ServedPass]
     held_out: bool = False
     """Whether all of it is held out."""
-    skipped: int = 0
-    """So many requests at the beginning are neither fitted nor held out."""
 
     @property
     def scenario(self) -> Scenario:
@@ -92,17 +90,20 @@ class ObservedCase:
         """Return the places of the requests that a fit may see."""
         if self.held_out:
             return []
-        return [place for place in self._places if not is_held_out(self.made.rows[place])]
+        return [place for place in self.later_places if not is_held_out(self.made.rows[place])]
 
     def held_places(self) -> list[int]:
         """Return the places of the requests that are held out."""
         fitted = set(self.fitted_places())
-        return [place for place in self._places if place not in fitted]
+        return [place for place in self.later_places if place not in fitted]
 
     @property
-    def _places(self) -> range:
-        """Return the places of all requests that count."""
-        return range(min(self.skipped, len(self.made.rows)), len(self.made.rows))
+    def later_places(self) -> list[int]:
+        """Return the places of all requests that count: those behind the warm-up, which are neither
+        fitted nor held out.
+        """
+        skipped = self.made.observed.skipped or 0
+        return [place for place, row in enumerate(self.made.rows) if row > skipped]
 
     @cached_property
     def stretched(self) -> Sequence[float] | None:
@@ -157,7 +158,7 @@ def observed_case(
     """Return an observation and its scenario, whose files are written into ``folder``; it has to
     stay as long as the case is used. Raises as :func:`load_observed`.
     """
-    made, loaded = load_observed(path, like, folder, catalogue, form)
+    made, loaded = load_observed(path, like, folder, catalogue, form, skipped)
     passes = read_passes(made.observed, path.parent)
     stride = -(-len(passes) // MOST_PASSES) or 1
     return ObservedCase(
@@ -167,7 +168,6 @@ def observed_case(
         measured=[_measured(request) for request in made.requests],
         passes=passes[::stride],
         held_out=held_out,
-        skipped=skipped,
     )
 
 

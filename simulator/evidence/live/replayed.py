@@ -85,7 +85,7 @@ def replayed(case: ObservedCase) -> Replayed:
         pairs.append(ReplayedRequest(row, asked.prompt_tokens or 0, measured, computed))
     agreements = []
     for time in TIMES:
-        agreement = _agreement(time, pairs[case.skipped :])
+        agreement = _agreement(time, [pairs[place] for place in case.later_places])
         if agreement is not None:
             agreements.append(agreement)
     return Replayed(case, pairs, agreements)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from simulator.inputs.services.bottleneck import bottleneck_of, mean_request_ms
-from simulator.inputs.services.measured import MS, SHORTEST_S, ServiceFile, bare_name
+from simulator.inputs.services.measured import MS, SHORTEST_S, ServedRequest, ServiceFile, bare_name
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -21,6 +21,7 @@ from simulator.inputs.services.observed import (
     ObservedLoad,
     ObservedState,
 )
+from simulator.inputs.services.warm import without_first
 
 COUNTS = {
     "requests": "requests",
@@ -43,8 +44,10 @@ CLOCKS = 1.02
 """How much later a server may say that a first token came, by another clock."""
 
 
-def joined(services: Sequence[ServiceFile]) -> Observed:
-    """Return the observation that files of one run make together."""
+def joined(services: Sequence[ServiceFile], skipped: int = 0) -> Observed:
+    """Return the observation that files of one run make together, without the times of the first
+    requests to arrive, ``skipped`` of them. Raises as :func:`~.warm.without_first`.
+    """
     first_said = sorted(services, key=_rank)
     load = ObservedLoad()
     state = ObservedState()
@@ -57,7 +60,7 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
         times += service.times
     acceptance = _acceptance(first_said)
     load = load.model_copy(update=_rates(load, state, times))
-    return Observed(
+    whole = Observed(
         files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
         engine=next((each.engine for each in first_said[::-1] if each.engine), None),
         model=bare_name(next((each.model for each in first_said if each.model), None)),
@@ -65,10 +68,24 @@ def joined(services: Sequence[ServiceFile]) -> Observed:
         times=tuple(times),
         acceptance=acceptance,
         state=state,
-        bottleneck=_warm_up(first_said) + bottleneck_of(times, state, load),
+        bottleneck="" if skipped else _warm_up(first_said) + bottleneck_of(times, state, load),
         contradictions=tuple(_contradictions(services)),
         not_held=tuple(_not_held(services, load, state, acceptance)),
     )
+    if not skipped:
+        return whole
+    later = without_first(whole, by_arrival(listed(services)), skipped, services[0].file)
+    return later.model_copy(update={"bottleneck": bottleneck_of(later.times, state, later.load)})
+
+
+def listed(services: Sequence[ServiceFile]) -> Sequence[ServedRequest]:
+    """Return the requests of the first file about all of them; none where no file lists them."""
+    return next((each.requests for each in services if each.requests and each.whole), ())
+
+
+def by_arrival(requests: Sequence[ServedRequest]) -> list[ServedRequest]:
+    """Return requests in the order of their arrival; as they stand where none is known."""
+    return sorted(requests, key=lambda request: request.arrival_s or 0.0)
 
 
 def _warm_up(services: Sequence[ServiceFile]) -> str:
@@ -78,7 +95,7 @@ def _warm_up(services: Sequence[ServiceFile]) -> str:
     The first is then the slowest to a first token, ``WARMING`` times as slow as the second half of
     the requests in the median, though its prompt is no longer than theirs.
     """
-    requests = next((each.requests for each in services if each.whole and each.requests), ())
+    requests = listed(services)
     waits_ms = [request.ttft_ms for request in requests if request.ttft_ms is not None]
     half = len(waits_ms) // 2
     if half < LEAST_WARM or len(waits_ms) < len(requests):
@@ -92,7 +109,7 @@ def _warm_up(services: Sequence[ServiceFile]) -> str:
     cold = next(place for place, wait_ms in enumerate(waits_ms) if wait_ms <= 2 * warm_ms)
     return (
         f"Warm-up: the first {cold} requests waited up to {waits_ms[0]:,.0f} ms, later ones "
-        f"{warm_ms:,.3g} (calibrate service --skip {cold}). "
+        f"{warm_ms:,.3g} (observe --skip {cold}). "
     )
 
 

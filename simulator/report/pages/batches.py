@@ -91,6 +91,7 @@ def page(result: BatchStudies) -> Page:
     return Page(
         f"What {strategies} is worth in a batch, against autoregressive decoding",
         answer=decided.led(decision, f"By law, {headlines}."),
+        decides=decision is not None,
         highlights=[*decided.highlights(decision), *highlights(studies[0])],
         opening=[*_waiting(studies), *opening],
         sections=[_section(study, len(studies) == 1) for study in studies],

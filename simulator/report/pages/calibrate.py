@@ -262,10 +262,10 @@ def _fit_standing(errors: Mapping[str, Sequence[FitError]]) -> Standing:
     if not every:
         return Standing()
     worst = max(error.p95_percent for error in every)
-    interval = f"95 % of the rows of every kind are within {number(worst, 3)} %"
+    interval = f"95 % of the rows of every kind are within {number(worst, 3)} %."
     ranked = sorted(every, key=lambda error: -error.mape_percent)
     doubts = [f"{error.what}: MAPE {number(error.mape_percent, 3)} %" for error in ranked]
-    return Standing(interval, "", doubts)
+    return Standing(interval, doubts=doubts)
 
 
 def score_page(name: str, errors: Sequence[FitError], command: str) -> Page:

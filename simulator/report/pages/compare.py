@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.report.blocks import (
+    FIRST,
     Block,
     Bullets,
     Code,
@@ -16,6 +17,7 @@ from simulator.report.blocks import (
     Highlight,
     Page,
     Paragraph,
+    Remark,
     Section,
     Standing,
     Strong,
@@ -103,13 +105,13 @@ def _standing(result: Comparison) -> Standing:
             verdicts.append(f"{run.letter} {run.result.decision.verdict} ({chance})")
     interval = verdict = ""
     if speedups:
-        interval = f"over plain decoding {', '.join(speedups)}, {whole_share(SHARE)} intervals"
+        interval = f"Over plain decoding {', '.join(speedups)}, {whole_share(SHARE)} intervals."
     if verdicts:
-        verdict = f"speculation: {', '.join(verdicts)}"
+        verdict = f"Speculation: {', '.join(verdicts)}."
     doubts = []
     for run in reversed(result.runs):
         doubts += [f"{run.letter}: {doubt}" for doubt in run.result.doubts[:1]]
-    more = [("Beware", f"{caution}.") for caution in _cautions(result)]
+    more = [Remark("Beware", f"{caution}.", FIRST) for caution in _cautions(result)]
     return Standing(interval, verdict, doubts, more)
 
 

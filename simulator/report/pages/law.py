@@ -42,6 +42,7 @@ def page(
     return Page(
         title=details["scenario"],
         answer=decided.led(decision, answer(details)),
+        decides=decision is not None,
         opening=opening,
         highlights=[*decided.highlights(decision), *highlights(details)],
         command=command or typed("specsim", "law", names=[details["scenario"]]),

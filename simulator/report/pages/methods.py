@@ -10,18 +10,20 @@ from matplotlib.figure import Figure as Drawing
 from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
 from simulator.report.blocks import (
+    THEN,
     Block,
     Bullets,
     Figure,
     Highlight,
     Page,
+    Remark,
     Section,
     Standing,
     Table,
 )
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
-from simulator.report.pages import brief, decision as decided, parallel_methods
+from simulator.report.pages import decision as decided, parallel_methods
 from simulator.report.panels import BLUE, GREY, VERMILLION
 from simulator.report.wording import as_sentence, number, shown
 from simulator.scenario.decision.answer import Decision
@@ -96,13 +98,12 @@ def _standing(result: MethodComparison) -> Standing:
     if not result.points:
         return Standing()
     first, *others = result.points
-    verdict = brief.of_decision(first.decision)
     clauses = []
     for point in others:
         said = f" ({point.decision.verdict})" if point.decision else ""
         clauses.append(f"{point.method} {point.speedup:.2f}x{said}")
-    more = [("Others", f"{', '.join(clauses)}.")] if clauses else []
-    return Standing("", verdict and f"{first.method} {verdict}", first.doubts, more)
+    more = [Remark("Others", f"{', '.join(clauses)}.", THEN)] if clauses else []
+    return Standing(doubts=first.doubts, more=more)
 
 
 def _first(result: MethodComparison) -> Decision | None:

@@ -15,6 +15,7 @@ from simulator.core.serving.load.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
 from simulator.report.blocks import (
+    THEN,
     Block,
     Bullets,
     Code,
@@ -23,6 +24,7 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
+    Remark,
     Standing,
     Strong,
     Table,
@@ -32,7 +34,7 @@ from simulator.report.columns import Column, table
 from simulator.report.drawing import WIDTH_IN, PointLabel, canvas, label_points
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
 from simulator.report.page import page_files
-from simulator.report.pages import brief, decision as decided, goodput, what_if
+from simulator.report.pages import decision as decided, goodput, what_if
 from simulator.report.panels import GREY, dress, look
 from simulator.report.run.serving import cache_cost
 from simulator.report.wording import as_sentence, if_known, number, share, whole_share
@@ -52,7 +54,7 @@ from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, f
 from simulator.studies.plan.limits import limit_name
 from simulator.studies.plan.loads import BestUse
 from simulator.studies.plan.question import DEFAULTS
-from simulator.studies.plan.robustness import Chance, Sensitivity
+from simulator.studies.plan.robustness import TWICE, Chance, Sensitivity
 from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
 from simulator.studies.plan.split_or_not import SplitOrNot, goodput_per_s
 from simulator.studies.plan.study import LawPoint, PlanStudy
@@ -133,20 +135,17 @@ def standing(study: PlanStudy) -> Standing:
     met = study.chance
     low, high = (whole_share(end) for end in met.interval)
     interval = (
-        f"the SLO is met in {met.kept} of {met.draws} resampled runs ({whole_share(SHARE)} "
-        f"interval {low} to {high})"
+        f"The SLO is met in {met.kept} of {met.draws} resampled runs ({whole_share(SHARE)} "
+        f"interval {low} to {high})."
     )
-    verdict = ""
     doubts: list[str] = []
     if study.decision:
-        fleet_, decision = study.decision
-        doubts = list(doubts_by_law(fleet_.candidate.loaded))
-        verdict = f"{fleet_.candidate.strategy} {brief.of_decision(decision)}"
-    more = list(reasons(study))
-    for topic, words in changes(study):
-        if topic == "With twice the traffic":
-            more.append(("Twice the traffic", as_sentence(words.removesuffix("."))))
-    return Standing(interval, verdict, doubts, more)
+        doubts = list(doubts_by_law(study.decision.fleet.candidate.loaded))
+    more = [Remark(topic, words, THEN) for topic, words in reasons(study)]
+    for case in study.sensitivity:
+        if case.change == TWICE:
+            more.append(Remark("Twice the traffic", as_sentence(outcome(case)), THEN))
+    return Standing(interval, doubts=doubts, more=more)
 
 
 def _led(sentences_by_topic: Iterable[tuple[str, str]]) -> Bullets:

@@ -96,11 +96,13 @@ def _standing(points: SweepTable, base: Scenario, chosen: Best) -> Standing:
         values = frame[metric].dropna()
         low, high = number(values.min(), 3), number(values.max(), 3)
         spans.append(f"{label(metric)} {low} to {high}")
-    interval = f"over all points {'; '.join(spans)}; a point has none of its own" if spans else ""
+    interval = ""
+    if spans:
+        interval = f"Over all points {'; '.join(spans)}; a point has none of its own."
     verdict = ""
     if "speedup" in frame and frame["speedup"].notna().any():
         faster = int((frame["speedup"] > 1.0).sum())
-        verdict = f"faster than plain decoding at {faster:,} of {len(frame):,} points"
+        verdict = f"Faster than plain decoding at {faster:,} of {len(frame):,} points."
     return Standing(interval, verdict, list(cautions(points, base)))
 
 

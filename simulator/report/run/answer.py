@@ -13,8 +13,8 @@ from simulator.report.blocks import Block, Highlight, Paragraph, Strong
 from simulator.report.pages import decision as decided
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
-from simulator.report.run.scaling import sentence as scaled
-from simulator.report.run.serving import cache_cost, split, tiers_line
+from simulator.report.run.scaling import scaled
+from simulator.report.run.serving import cache_cost, split, tiers_words
 from simulator.report.wording import as_sentence, number, percent, whole_share
 from simulator.scenario import Scenario
 from simulator.scenario.outcome import LimitOutcome
@@ -123,8 +123,9 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
         yield Paragraph((Strong(agreement_sentence(result)),))
     for sentence in waiting(result):
         yield Paragraph(as_sentence(sentence))
-    tiers = tiers_line(result.simulated.serving)
-    for sentence in (scaled(result), split(result), cache_cost(result.cache_cost), tiers):
+    replicas = _behind("Replicas", scaled(result))
+    tiers = _behind("Tiers of KV memory", tiers_words(result.simulated.serving))
+    for sentence in (replicas, split(result), cache_cost(result.cache_cost), tiers):
         if sentence:
             yield Paragraph(sentence)
     for caution in result.cautions:
@@ -144,6 +145,11 @@ def paragraphs(result: RunResult, speedup: Interval | None) -> Iterator[Block]:
     if limits:
         yield Paragraph(f"SLO: {', '.join(map(limit, limits))}.")
     yield Paragraph(conditions(result))
+
+
+def _behind(topic: str, words: str) -> str:
+    """Return words behind their topic; empty without any."""
+    return f"{topic}: {words}" if words else ""
 
 
 def doubt(speedup: float, interval: Interval) -> str:

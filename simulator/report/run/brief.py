@@ -1,52 +1,39 @@
-"""The answer of a run in at most ten lines of a terminal: whether speculation helps, how much, why,
-and what that rests on.
+"""What the answer of a run is worth, for a terminal: whether speculation helps, how much, why, and
+what that rests on.
 """
 
 from collections.abc import Iterator
 
-from simulator.report.blocks import Brief, Remark
+from simulator.report.blocks import ALWAYS, FIRST, LAST, THEN, Remark, Standing
 from simulator.report.pages import decision as decided
 from simulator.report.run import answer
 from simulator.report.run.drafting import regime
 from simulator.report.run.gaps import agreement_sentence
-from simulator.report.run.scaling import sentence as scaled
-from simulator.report.run.serving import cache_cost, split, tiers_line
+from simulator.report.run.scaling import scaled
+from simulator.report.run.serving import cache_cost, split, tiers_words
 from simulator.report.wording import as_sentence, number
 from simulator.scenario.result.run_result import RunResult
 from simulator.scenario.uncertain.draws import Interval
 
-LINES = 9
-"""Lines below the title."""
-DOUBTS = 2
-"""Numbers in doubt that are named."""
-ALWAYS, FIRST, THEN, LAST = range(4)
 
-
-def brief(result: RunResult, speedup: Interval | None, file: str = "") -> Brief:
-    """Return the answer in remarks, in the order in which they are read; ``file``: the report, if
-    there is one.
-    """
-    remarks = list(_remarks(result, speedup))
-    if file:
-        remarks.append(Remark("Report", f"{file} (all tables here: --long)", ALWAYS))
-    return Brief(remarks, LINES)
-
-
-def _remarks(result: RunResult, speedup: Interval | None) -> Iterator[Remark]:
-    if result.decision:
-        yield Remark("Answer", decided.sentence(result.decision), ALWAYS)
-    if result.agreement.disagreement:
-        yield Remark("Law", agreement_sentence(result), ALWAYS)
+def standing(result: RunResult, speedup: Interval | None) -> Standing:
+    """Return what is printed of a run; ``speedup``: its interval, if there is one."""
+    interval = ""
     if result.scenario.schedule.window:
-        yield Remark("Speed-up", f"{_speedup(result, speedup)}.", ALWAYS)
-    yield Remark("Time", f"{_time(result)}.", ALWAYS)
+        interval = f"{_speedup(result, speedup)}."
+    words = decided.led(result.decision, f"{_time(result)}.")
+    return Standing(interval, doubts=result.doubts, more=list(_more(result)), answer=words)
+
+
+def _more(result: RunResult) -> Iterator[Remark]:
+    """Yield what else there is to say, what has to be said first."""
+    if result.agreement.disagreement:
+        yield Remark("Law", agreement_sentence(result), ALWAYS, 1)
     limits = result.simulated.serving.counted.slo
     if limits:
-        yield Remark("SLO", f"{', '.join(map(answer.limit, limits))}.", ALWAYS)
+        yield Remark("SLO", f"{', '.join(map(answer.limit, limits))}.", ALWAYS, 2)
     for caution in result.cautions:
         yield Remark("Beware", as_sentence(caution), FIRST)
-    if result.doubts:
-        yield Remark("Uncertain", f"{'; '.join(result.doubts[:DOUBTS])}.", ALWAYS)
     if result.scenario.schedule.window:
         yield Remark("Why", as_sentence(regime(result)), FIRST)
     yield from _service(result)
@@ -55,9 +42,9 @@ def _remarks(result: RunResult, speedup: Interval | None) -> Iterator[Remark]:
 
 
 def _speedup(result: RunResult, interval: Interval | None) -> str:
-    words = f"{result.speedup:.2f}x"
+    words = f"Speed-up {result.speedup:.2f}x"
     if interval:
-        words = answer.doubt(result.speedup, interval).removeprefix("Speed-up ")
+        words = answer.doubt(result.speedup, interval)
     return f"{words}{decided.beside(result.decision)}"
 
 
@@ -80,12 +67,11 @@ def _service(result: RunResult) -> Iterator[Remark]:
     """Yield what a service of many requests adds to the answer."""
     for sentence in answer.waiting(result):
         yield Remark("Clients", as_sentence(sentence), THEN)
-    tiers = tiers_line(result.simulated.serving)
     named = {
-        "Replicas": scaled(result).removeprefix("Replicas: "),
+        "Replicas": scaled(result),
         "Apart": split(result),
         "Cache": cache_cost(result.cache_cost),
-        "Tiers": tiers.removeprefix("Tiers of KV memory: "),
+        "Tiers": tiers_words(result.simulated.serving),
     }
     for name, sentence in named.items():
         if sentence:

@@ -43,7 +43,7 @@ def section(result: RunResult) -> Section:
     if result.gap_parts:
         blocks.append(_measured_parts(result.gap_parts))
     blocks.append(Paragraph(f"Law: {result.law.source}. {agreement_sentence(result)}"))
-    return Section(TITLE, blocks)
+    return Section(TITLE, blocks, brief=result.explain_gap)
 
 
 def _answers(result: RunResult) -> Table:

@@ -3,7 +3,6 @@ inputs.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from simulator.report.blocks import Block, Bullets, Page, Section
 from simulator.report.inputs import PROVENANCE, RESOLVED, provenance_blocks, resolved_blocks
@@ -62,6 +61,8 @@ def run_page(
         opening=[*answer.paragraphs(result, speedup), steps.timeline(result)],
         sections=[section for section in sections if section.blocks],
         command=result.command,
+        standing=brief.standing(result, speedup),
+        decides=result.decision is not None,
     )
 
 
@@ -75,13 +76,3 @@ def _notes(result: RunResult) -> Section:
     if result.caveats:
         blocks.append(Bullets(result.caveats))
     return Section("Notes", blocks)
-
-
-def in_brief(
-    page: Page, result: RunResult, speedup: Interval | None, file: str, asked: Sequence[str] = ()
-) -> Page:
-    """Return what a run ends with on a terminal: the answer in a few lines, and the sections that
-    were asked for; ``file``: the report.
-    """
-    kept = [section for section in page.sections if section.title in asked]
-    return replace(page, brief=brief.brief(result, speedup, file), sections=kept)

@@ -33,7 +33,7 @@ def section(result: RunResult) -> Section:
         Column("to", lambda change: change["to"]),
         Column("why", lambda change: change["why"]),
     ]
-    blocks: list[Block] = [Paragraph(sentence(result))]
+    blocks: list[Block] = [Paragraph(f"Replicas: {scaled(result)}")]
     changes = scaling.table
     if changes:
         title = "Changes of the number of replicas that are wanted"
@@ -44,9 +44,9 @@ def section(result: RunResult) -> Section:
     return Section(TITLE, blocks)
 
 
-def sentence(result: RunResult) -> str:
-    """Return how many replicas there were, what they did and what idle ones cost, in a sentence;
-    empty where their number stayed.
+def scaled(result: RunResult) -> str:
+    """Return how many replicas there were, what they did and what idle ones cost; empty where their
+    number stayed.
     """
     outcome = result.simulated
     scaling = outcome.scaling
@@ -57,7 +57,7 @@ def sentence(result: RunResult) -> str:
     if scaling.waiting_starts:
         waited = f", {scaling.waiting_starts:,} of which waited for a place"
     return (
-        f"Replicas: {number(outcome.mean_replicas, 3)} on average, {scaling.least_replicas:,} to "
+        f"{number(outcome.mean_replicas, 3)} on average, {scaling.least_replicas:,} to "
         f"{scaling.most_replicas:,}, by {METRICS[scaling.by]} (target {scaling.target:g}); "
         f"{changes:,} {'change' if changes == 1 else 'changes'}, {scaling.starts:,} "
         f"{'start' if scaling.starts == 1 else 'starts'} of {number(scaling.start_s, 3)} s"

@@ -65,7 +65,7 @@ def section(result: RunResult) -> Section:
     blocks.append(Bullets(list(sentences(result))))
     rule = summary(type(result.scenario.serving.policy).__doc__)
     blocks.append(Paragraph(f"Origin: simulation; quantiles within 0.5 %. Batching: {rule}."))
-    return Section(TITLE, blocks)
+    return Section(TITLE, blocks, brief=bool(result.replications))
 
 
 def _limits(counted: Counted) -> Table:
@@ -428,7 +428,7 @@ def _prefix_cache(result: RunResult) -> str:
     )
 
 
-def tiers_line(serving: ServingOutcome) -> str:
+def tiers_words(serving: ServingOutcome) -> str:
     """Return what lower tiers of memory came to, in a sentence; empty without them."""
     if not serving.tiers:
         return ""
@@ -441,7 +441,7 @@ def tiers_line(serving: ServingOutcome) -> str:
         parts.append(f"{name} {hits} of prompt tokens ({loaded} GB loaded, {written} GB written)")
     loads = sum(tier["loads"] for tier in serving.tiers.values())
     mean_ms = serving.load_wait_s * 1e3 / max(1, loads)
-    return f"Tiers of KV memory: {'; '.join(parts)}; {loads:,} loads of {number(mean_ms, 3)} ms."
+    return f"{'; '.join(parts)}; {loads:,} loads of {number(mean_ms, 3)} ms."
 
 
 def split(result: RunResult) -> str:

@@ -11,7 +11,17 @@ from simulator.evidence.live.calibration import (
     PartScore,
     ServiceFit,
 )
-from simulator.report.blocks import Block, Bullets, Page, Paragraph, Standing, Table, sections
+from simulator.report.blocks import (
+    THEN,
+    Block,
+    Bullets,
+    Page,
+    Paragraph,
+    Remark,
+    Standing,
+    Table,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, share, signed_share
 from simulator.scenario.live.service import ScenarioFact
@@ -51,7 +61,7 @@ def _standing(fit: ServiceFit) -> Standing:
     """Return which terms the files tell, and which they do not."""
     told = [term.term.name for term in fit.terms if term.is_identified]
     kept = [f"{term.term.name}: {term.kept}" for term in fit.terms if term.kept]
-    more = [("Told", f"{', '.join(told)}.")] if told else []
+    more = [Remark("Told", f"{', '.join(told)}.", THEN)] if told else []
     return Standing(doubts=kept, more=more)
 
 

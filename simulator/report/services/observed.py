@@ -1,21 +1,37 @@
-"""What was observed of a service, in lines for a terminal: the answer first, twenty at most."""
+"""What was observed of a service: the answer first, then load, times, acceptance and state."""
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from simulator.inputs.services.observed import (
     MeasuredTime,
+    NotHeld,
     Observed,
     ObservedAcceptance,
+    ObservedFile,
+    ObservedLengths,
     ObservedLoad,
     ObservedState,
     Quantity,
 )
-from simulator.report.wording import plural
+from simulator.report.blocks import (
+    ALWAYS,
+    FIRST,
+    Block,
+    Bullets,
+    Figure,
+    Highlight,
+    Page,
+    Paragraph,
+    Remark,
+    Standing,
+    sections,
+)
+from simulator.report.columns import Column, table
+from simulator.report.services.pictures import observed_figure
+from simulator.report.wording import as_sentence, number, plural, share
 
-WIDTH = 100
-MOST_LINES = 19
-"""One is left for where it was written."""
+NAME = "observed"
+PICTURE = "observed.svg"
 SHOWN: Sequence[Quantity] = ("ttft", "itl", "tpot", "e2e", "queue", "prefill", "decode", "pass")
 CALLED: dict[Quantity, str] = {
     "ttft": "first token",
@@ -27,45 +43,231 @@ CALLED: dict[Quantity, str] = {
     "decode": "decoding",
     "pass": "a pass",
 }
+OF_ANSWER: Sequence[Quantity] = ("ttft", "tpot", "e2e")
+"""Times that the answer in brief has."""
 UNKNOWN = "-"
+LEGEND = (
+    "Times are over all requests but those that are left out as a warm-up. A client's hold the "
+    "network and its own work. Percentiles of a server are read off its histogram."
+)
+TIMES = [
+    Column[MeasuredTime]("time (ms)", lambda time: CALLED[time.quantity]),
+    Column[MeasuredTime]("mean", lambda time: _ms(time.mean_ms)),
+    Column[MeasuredTime]("p50", lambda time: _ms(time.p50_ms)),
+    Column[MeasuredTime]("p90", lambda time: _ms(time.p90_ms)),
+    Column[MeasuredTime]("p99", lambda time: _ms(time.p99_ms)),
+    Column[MeasuredTime]("seen by", lambda time: time.seen_by),
+    Column[MeasuredTime]("what exactly", lambda time: time.definition),
+    Column[MeasuredTime]("file", lambda time: time.file),
+]
+ON_A_TERMINAL = (0, 1, 2, 3, 4, 5)
+"""Columns of the times that a terminal shows."""
+LENGTHS = [
+    Column[tuple[str, ObservedLengths]]("tokens of", lambda row: row[0]),
+    Column[tuple[str, ObservedLengths]]("mean", lambda row: number(row[1].mean_tokens, 4)),
+    Column[tuple[str, ObservedLengths]]("p50", lambda row: number(row[1].p50_tokens, 4)),
+    Column[tuple[str, ObservedLengths]]("p90", lambda row: number(row[1].p90_tokens, 4)),
+    Column[tuple[str, ObservedLengths]]("p99", lambda row: number(row[1].p99_tokens, 4)),
+    Column[tuple[str, ObservedLengths]]("most", lambda row: number(row[1].most_tokens, 4)),
+]
+POSITIONS = [
+    Column[tuple[int, float]]("draft token", lambda row: row[0]),
+    Column[tuple[int, float]]("kept", lambda row: share(row[1])),
+]
+NOT_HELD = [
+    Column[NotHeld]("not in the files", lambda part: part.what),
+    Column[NotHeld]("what adds it", lambda part: part.remedy),
+]
+FILES = [
+    Column[ObservedFile]("file", lambda file: file.file),
+    Column[ObservedFile]("what it is", lambda file: file.kind),
+]
+RUNS = [
+    Column[Observed]("run", lambda run: run.files[0].file),
+    Column[Observed]("asked (1/s)", lambda run: number(run.load.asked_rate_per_s, 3)),
+    Column[Observed]("at a time", lambda run: run.load.most_concurrent),
+    Column[Observed]("tokens/s", lambda run: number(run.load.output_tokens_per_s, 3)),
+    Column[Observed]("TTFT (ms)", lambda run: _ms(_mean_ms(run, "ttft"))),
+    Column[Observed]("TPOT (ms)", lambda run: _ms(_mean_ms(run, "tpot"))),
+    Column[Observed]("tokens a draft", lambda run: number(_tokens_per_draft(run), 3)),
+]
 
 
-def observed_lines(observed: Observed) -> list[str]:
-    """Return what was observed in ``MOST_LINES`` lines of at most ``WIDTH`` columns."""
-    lines = [
-        *_wrapped(observed.bottleneck),
-        *_wrapped(load_sentence(observed.load, observed.state.scrapes == 1)),
-        *_times(observed),
-    ]
-    if observed.acceptance is not None:
-        lines += _wrapped(acceptance_sentence(observed.acceptance))
+def observed_page(observed: Observed, command: str = "") -> Page:
+    """Return the page of an observation: what holds the service back, then all that is known."""
+    opening: list[Block] = []
+    if any(_spread(time) for time in observed.times):
+        title = "Times of requests: median to 99 %"
+        opening.append(Figure(title, PICTURE, lambda: observed_figure(observed, CALLED)))
+    if observed.times:
+        times = [time for quantity in SHOWN for time in observed.times_of(quantity)]
+        opening.append(table("Times", times, TIMES, terminal_columns=ON_A_TERMINAL))
+        opening.append(Paragraph(LEGEND))
+    if observed.contradictions:
+        opening.append(Bullets([f"Contradiction: {words}" for words in observed.contradictions]))
+    of_service = f"{observed.model or 'a model'} on {observed.engine or 'an engine'}"
+    return Page(
+        f"Observed: {of_service}",
+        answer=observed.bottleneck,
+        highlights=list(_highlights(observed)),
+        opening=opening,
+        sections=sections(
+            ("Load", _load(observed)),
+            ("Acceptance", _acceptance(observed.acceptance)),
+            ("State", _state(observed.state)),
+            ("Not held", _not_held(observed.not_held)),
+            ("Files", [table("Files that were read", observed.files, FILES)]),
+        ),
+        command=command,
+        standing=_standing(observed),
+    )
+
+
+def runs_page(runs: Sequence[Observed], command: str = "") -> Page:
+    """Return the page of several runs, a row for each."""
+    rates = [run.load.output_tokens_per_s or 0.0 for run in runs]
+    fastest = runs[rates.index(max(rates))]
+    answer = f"{len(runs):,} runs; name the files of one alone for what holds it back."
+    if max(rates):
+        rate = number(max(rates), 3)
+        answer = f"Most output tokens a second: {rate}, in {fastest.files[0].file}. {answer}"
+    return Page(
+        f"Observed: {len(runs):,} runs",
+        answer=answer,
+        opening=[table("Runs", runs, RUNS, sortable=True)],
+        command=command,
+        standing=Standing(more=[Remark("Runs", f"{'; '.join(map(_in_short, runs))}.", ALWAYS, 5)]),
+    )
+
+
+def _standing(observed: Observed) -> Standing:
+    """Return how far times spread, load, acceptance and state in a line each, and what contradicts
+    itself or is not known.
+    """
+    more = []
+    load = ", ".join(_load_in_short(observed.load, observed.state.scrapes == 1))
+    if load:
+        more.append(Remark("Load", as_sentence(load), ALWAYS, 1))
+    drafts = "; ".join(_drafts_in_short(observed.acceptance))
+    if drafts:
+        more.append(Remark("Drafts", as_sentence(drafts), ALWAYS, 1))
     state = state_sentence(observed.state)
     if state:
-        lines += _wrapped(state)
-    contradictions = [f"Contradiction: {words}" for words in observed.contradictions]
-    lacking = [f"Not held: {part.what} ({part.remedy})" for part in observed.not_held]
-    for place, part in enumerate([*contradictions, *lacking]):
-        further = _wrapped(part)
-        if len(lines) + len(further) >= MOST_LINES:
-            left = len(contradictions) + len(lacking) - place
-            lines.append(f"... and {left} more, which --json and observed.yaml list")
-            break
-        lines += further
-    return lines
+        more.append(Remark("State", state, FIRST))
+    lacking = [f"not held: {part.what} ({part.remedy})" for part in observed.not_held]
+    doubts = [*observed.contradictions, *lacking]
+    return Standing(_times_in_short(observed), doubts=doubts, more=more)
 
 
-def _wrapped(sentence: str) -> list[str]:
-    return wrap(sentence, WIDTH, subsequent_indent="  ", break_long_words=True)
+def _times_in_short(observed: Observed) -> str:
+    """Return means, each with its median and 99th percentile, as far as these are known."""
+    times: list[str] = []
+    for time in _first_times(observed):
+        unit = "" if times else " ms"
+        words = f"{time.quantity.upper()} {_ms(time.mean_ms)}{unit}"
+        if _spread(time):
+            words += f" ({_ms(time.p50_ms)} to {_ms(time.p99_ms)})"
+        times.append(words)
+    if not times:
+        return ""
+    spread = ", p50 to p99" if any(map(_spread, _first_times(observed))) else ""
+    return f"{', '.join(times)}{spread}."
+
+
+def _load_in_short(load: ObservedLoad, since_it_began: bool) -> Iterator[str]:
+    """Yield how many requests there were, how many at a time, and how fast they were served."""
+    yield from _requests(load, since_it_began)
+    if load.in_flight_mean is not None:
+        yield f"{load.in_flight_mean:,.3g} at a time"
+    if load.output_tokens_per_s is not None:
+        yield f"{load.output_tokens_per_s:,.0f} output tokens a second"
+
+
+def _drafts_in_short(acceptance: ObservedAcceptance | None) -> Iterator[str]:
+    """Yield tokens of a step that drafted, and of any step."""
+    if acceptance is not None:
+        if acceptance.tokens_per_draft is not None:
+            yield f"{acceptance.tokens_per_draft:.2f} tokens a step that drafted"
+        if acceptance.tokens_per_step is not None:
+            yield f"{acceptance.tokens_per_step:.2f} over all decode steps"
+
+
+def _first_times(observed: Observed) -> Iterator[MeasuredTime]:
+    """Yield the times that the answer in brief has, whose mean is known: of clients first."""
+    for quantity in OF_ANSWER:
+        yield from observed.times_of(quantity)[:1]
+
+
+def _mean_ms(observed: Observed, quantity: Quantity) -> float | None:
+    """Return the mean of a time, of clients first."""
+    return next((time.mean_ms for time in observed.times_of(quantity)), None)
+
+
+def _tokens_per_draft(observed: Observed) -> float | None:
+    """Return tokens of a step that drafted."""
+    return None if observed.acceptance is None else observed.acceptance.tokens_per_draft
+
+
+def _spread(time: MeasuredTime) -> bool:
+    """Return whether the median and the 99th percentile of a time are known."""
+    return time.p50_ms is not None and time.p99_ms is not None
+
+
+def _highlights(observed: Observed) -> Iterator[Highlight]:
+    """Yield the numbers that a service is judged by."""
+    for time in _first_times(observed):
+        yield Highlight(f"{_ms(time.mean_ms)} ms", CALLED[time.quantity])
+    if observed.load.output_tokens_per_s is not None:
+        yield Highlight(f"{observed.load.output_tokens_per_s:,.0f}", "output tokens a second")
+    if _tokens_per_draft(observed) is not None:
+        yield Highlight(f"{_tokens_per_draft(observed):.2f}", "tokens a step that drafted")
+    if observed.state.hit_rate is not None:
+        yield Highlight(f"{observed.state.hit_rate:.0%}", "of prompt tokens found in a cache")
+
+
+def _load(observed: Observed) -> Iterator[Block]:
+    """Yield what was asked of the service."""
+    yield Paragraph(load_sentence(observed.load, observed.state.scrapes == 1))
+    if observed.skipped:
+        noun = plural(observed.skipped, "request")
+        yield Paragraph(f"Left out of times and tokens a second as a warm-up: the first {noun}.")
+    named = {"prompts": observed.load.prompts, "outputs": observed.load.outputs}
+    rows = [(name, lengths) for name, lengths in named.items() if lengths is not None]
+    if rows:
+        yield table("Lengths of prompts and outputs", rows, LENGTHS)
+
+
+def _acceptance(acceptance: ObservedAcceptance | None) -> Iterator[Block]:
+    """Yield what became of drafts."""
+    if acceptance is None:
+        return
+    yield Paragraph(acceptance_sentence(acceptance))
+    if acceptance.kept_share_by_position:
+        rows = list(enumerate(acceptance.kept_share_by_position, 1))
+        yield table("Draft tokens kept, by position", rows, POSITIONS, bars=(1,))
+
+
+def _state(state: ObservedState) -> Iterator[Block]:
+    """Yield how full the service was."""
+    words = state_sentence(state)
+    if words:
+        yield Paragraph(words)
+
+
+def _not_held(parts: Sequence[NotHeld]) -> Iterator[Block]:
+    """Yield what no file holds."""
+    if parts:
+        yield table("What no file holds", parts, NOT_HELD)
 
 
 def load_sentence(load: ObservedLoad, since_it_began: bool) -> str:
     """Return what was asked of the service, perhaps since it began."""
     if load.requests is None and load.output_tokens is None:
-        return "Load: unknown."
+        return "Unknown."
     parts = [*_requests(load, since_it_began), *_rates_and_lengths(load)]
     if load.sessions:
         parts.append(f"{load.sessions:,} sessions of up to {load.most_turns} turns")
-    return f"Load: {', '.join(parts)}."
+    return as_sentence(", ".join(parts))
 
 
 def _requests(load: ObservedLoad, since_it_began: bool) -> Iterator[str]:
@@ -106,34 +308,6 @@ def _mean_tokens(tokens: int | None, requests: int | None) -> str:
     return f"{tokens / requests:,.0f}"
 
 
-def _times(observed: Observed) -> Iterator[str]:
-    """Yield a table of times: those of the client, of the server where no client has them."""
-    rows = []
-    for quantity in SHOWN:
-        measured = observed.times_of(quantity)
-        if measured:
-            rows.append(_time_row(quantity, measured))
-    if rows:
-        head = f"{'Times (ms)':<17}"
-        for name in ("mean", "p50", "p90", "p99"):
-            head += f"{name:>9}"
-        yield f"{head}  seen by"
-        yield from rows
-
-
-def _time_row(quantity: Quantity, measured: Sequence[MeasuredTime]) -> str:
-    """Return a line for a time, with the mean of the server beside that of a client."""
-    time = measured[0]
-    row = f"  {CALLED[quantity]:<15}"
-    for value in (time.mean_ms, time.p50_ms, time.p90_ms, time.p99_ms):
-        row += f"{_ms(value):>9}"
-    row += f"  {time.seen_by}"
-    for other in measured[1:]:
-        if other.seen_by != time.seen_by:
-            return f"{row} (mean at the server {_ms(other.mean_ms)})"
-    return row
-
-
 def _ms(value: float | None) -> str:
     if value is None:
         return UNKNOWN
@@ -163,7 +337,7 @@ def acceptance_sentence(acceptance: ObservedAcceptance) -> str:
         else:
             part += " over all decode steps"
         parts.append(part)
-    return f"Acceptance: {'; '.join(parts) or 'counted, but not by step'}."
+    return as_sentence("; ".join(parts) or "counted, but not by step")
 
 
 def state_sentence(state: ObservedState) -> str:
@@ -181,7 +355,7 @@ def state_sentence(state: ObservedState) -> str:
         parts.append(plural(state.preemptions, "preemption"))
     if not parts:
         return ""
-    return f"State: {', '.join(parts)}."
+    return as_sentence(", ".join(parts))
 
 
 def _most_seen(state: ObservedState) -> Iterator[str]:
@@ -194,21 +368,12 @@ def _most_seen(state: ObservedState) -> Iterator[str]:
         yield f"{state.kv_used_share_most:.0%} of the KV cache used"
 
 
-def run_line(observed: Observed) -> str:
-    """Return a line about one of several runs."""
-    load = observed.load
+def _in_short(observed: Observed) -> str:
+    """Return one of several runs in a few words."""
     parts = [observed.files[0].file]
-    if load.asked_rate_per_s is not None:
-        parts.append(f"asked {load.asked_rate_per_s:g} a second")
-    if load.most_concurrent is not None:
-        parts.append(f"{load.most_concurrent:,} at a time")
-    if load.output_tokens_per_s is not None:
-        parts.append(f"{load.output_tokens_per_s:,.0f} tokens/s")
-    for quantity in ("ttft", "tpot"):
-        for time in observed.times_of(quantity)[:1]:
-            parts.append(f"{quantity.upper()} {_ms(time.mean_ms)} ms")
-    acceptance = observed.acceptance
-    if acceptance is not None and acceptance.tokens_per_draft is not None:
-        parts.append(f"{acceptance.tokens_per_draft:.2f} tokens a draft")
-    line = ", ".join(parts)
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+    if observed.load.output_tokens_per_s is not None:
+        parts.append(f"{observed.load.output_tokens_per_s:,.0f} tokens/s")
+    for time in _first_times(observed):
+        if time.quantity != "e2e":
+            parts.append(f"{time.quantity.upper()} {_ms(time.mean_ms)} ms")
+    return " ".join(parts)

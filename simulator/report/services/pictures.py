@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from simulator.core.plain import PlainData
 from simulator.evidence.verified import VerifiedPredictions
+from simulator.inputs.services.observed import Observed, Quantity
 from simulator.inputs.services.prediction import Bounds, PredictedNumber
 from simulator.report.drawing import WIDTH_IN, canvas
 from simulator.report.panels import BLACK, BLUE, GREEN, GREY, ORANGE, VERMILLION, dress
@@ -119,6 +120,31 @@ def verified_figure(result: VerifiedPredictions) -> Drawing:
         _rows(axes, names)
         entries = {"predicted": PREDICTED, "measured before": BEFORE, "measured after": MEASURED}
         _legend(drawing, entries)
+        return drawing
+
+
+def observed_figure(observed: Observed, called: Mapping[Quantity, str]) -> Drawing:
+    """Return a row for each time: from the median to the 99th percentile, and the mean; ``called``
+    names the times.
+    """
+    rows = []
+    for quantity, words in called.items():
+        for time in observed.times_of(quantity):
+            if time.p50_ms and time.p99_ms:
+                ends = [time.p50_ms, time.p99_ms]
+                rows.append((f"{words}, {time.seen_by}", ends, time.mean_ms))
+    with canvas(1.1 + ROW_IN * len(rows)) as drawing:
+        axes = drawing.subplots()
+        for row, (name, ends, mean_ms) in enumerate(rows):
+            axes.plot(ends, [row, row], "-", color=BLUE, lw=3.0, label=f"{name}, 50 to 99 %")
+            if mean_ms:
+                _point(axes, row, mean_ms, MEASURED, f"{name}, mean")
+        axes.set_xscale("log")
+        dress(axes, x_label="ms")
+        _rows(axes, [name for name, _, _ in rows])
+        handles = [Line2D([], [], color=BLUE, lw=3.0, label="median to 99 %")]
+        handles.append(Line2D([], [], ls="none", color=BLACK, marker="D", label="mean"))
+        drawing.legend(handles=handles, loc="outside lower center", ncols=2)
         return drawing
 
 

@@ -68,8 +68,8 @@ def _standing(seen: Replayed) -> Standing:
         means.append(f"{name} {signed_share(agreement.error)}")
         row = f"row {agreement.worst_row}"
         worst.append(f"{name} of {row} {signed_share(agreement.worst_error)} off")
-    interval = f"means of all requests: {', '.join(means)}" if means else ""
-    return Standing(interval, "", worst)
+    interval = f"Means of all requests: {', '.join(means)}." if means else ""
+    return Standing(interval, doubts=worst)
 
 
 def _answer(seen: Replayed) -> str:

@@ -5,6 +5,7 @@ is.
 from collections.abc import Iterator
 
 from simulator.report.blocks import (
+    FIRST,
     Block,
     Bullets,
     Code,
@@ -13,6 +14,7 @@ from simulator.report.blocks import (
     Listing,
     Page,
     Paragraph,
+    Remark,
     Section,
     Standing,
     Table,
@@ -126,13 +128,13 @@ def _standing(result: WhatIfService) -> Standing:
     if best is not None and best.drawn is not None:
         low, high = best.drawn.interval(0.8)
         change = f"time of a whole request {_percent(low)} to {_percent(high)} %"
-        interval = f"{ranked[0].change.typed}: {change} (80 % interval)"
+        interval = f"{ranked[0].change.typed}: {change} (80 % interval)."
     verdicts = []
     for each in ranked:
         verdicts.append(f"{each.change.typed} {each.verdict} ({chance_words(each.chance)})")
     assumed = list(dict.fromkeys(words for each in ranked for words in each.change.said))
-    beware = [("Beware", f"{words}.") for words in cautions_of(result)]
-    return Standing(interval, ", ".join(verdicts), assumed, beware)
+    beware = [Remark("Beware", f"{words}.", FIRST) for words in cautions_of(result)]
+    return Standing(interval, f"{', '.join(verdicts)}.", assumed, beware)
 
 
 def headline(result: WhatIfService) -> str:
@@ -170,7 +172,7 @@ def cautions_of(result: WhatIfService) -> Iterator[str]:
             "calibrate first (specsim calibrate service), or name a nearer scenario with --like"
         )
         if held_out is not None:
-            remedy = "leave out a warm-up (calibrate service --skip), or fit to more observations"
+            remedy = "leave out a warm-up (specsim observe --skip), or fit to more observations"
         yield (
             f"The simulation is far off what was measured ({', '.join(far_off)}), so changes are "
             f"those of another service: {remedy}"

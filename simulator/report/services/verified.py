@@ -10,11 +10,13 @@ from simulator.evidence.verified import (
 )
 from simulator.inputs.services.prediction import Bounds
 from simulator.report.blocks import (
+    FIRST,
     Bullets,
     Figure,
     Highlight,
     Page,
     Paragraph,
+    Remark,
     Section,
     Standing,
     Table,
@@ -102,12 +104,14 @@ def _standing(result: VerifiedPredictions) -> Standing:
     inside = ""
     if of_all.with_interval:
         inside = f"{_of(of_all.inside_80, of_all.with_interval)} numbers inside of 80 % intervals"
-        inside += f", {_of(of_all.inside_90, of_all.with_interval)} of 90 %"
-    signs = f"{_of(of_all.signs_right, of_all.signs)} signs as predicted" if of_all.signs else ""
+        inside += f", {_of(of_all.inside_90, of_all.with_interval)} of 90 %."
+    signs = f"{_of(of_all.signs_right, of_all.signs)} signs as predicted." if of_all.signs else ""
     numbers = [each for pair in result.pairs for each in pair.numbers if each.error is not None]
     numbers.sort(key=lambda each: -abs(each.error or 0.0))
     farthest = [f"{each.number.words} {signed_share(each.error)} off" for each in numbers]
-    beware = [("Beware", f"{words}.") for pair in result.pairs for words in _cautions(pair)]
+    beware = []
+    for pair in result.pairs:
+        beware += [Remark("Beware", f"{words}.", FIRST) for words in _cautions(pair)]
     return Standing(inside, signs, farthest, beware)
 
 

@@ -31,7 +31,8 @@ from simulator.inputs import writing
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import Document
 from simulator.inputs.services.measured import RequestSteps, ServedRequest
-from simulator.inputs.services.observation_files import OBSERVED, read_observed
+from simulator.inputs.services.observation import read_later
+from simulator.inputs.services.observation_files import OBSERVED
 from simulator.inputs.services.observed import Observed
 from simulator.inputs.services.tables import read_requests, read_steps
 from simulator.inputs.traces.file import packed
@@ -107,14 +108,17 @@ def load_observed(
     folder: Path,
     catalogue: Catalogue | None = None,
     form: LoadForm = "as it was",
+    skipped: int = 0,
 ) -> tuple[ObservedScenario, Loaded]:
-    """Return the scenario of an ``observed.yaml`` and the same one loaded, with its files written
-    into ``folder``, which has to stay as long as it runs.
+    """Return the scenario of an ``observed.yaml``, without the times of its first requests,
+    ``skipped`` of them, and the same one loaded, with its files written into ``folder``, which has
+    to stay as long as it runs.
 
     Raises :class:`BadInput` with file, line and column, :class:`Infeasible` as a scenario does.
     """
     catalogue = catalogue or Catalogue()
-    made = scenario_of(read_observed(path), path.parent, like, catalogue, form, folder)
+    observed = read_later(path, skipped)
+    made = scenario_of(observed, path.parent, like, catalogue, form, folder)
     return made, load(str(write(made, folder)), catalogue=catalogue)
 
 
@@ -155,6 +159,7 @@ def scenario_of(
     if outside_ms is None:
         outside_ms = _outside_ms(base)
     _add_load(draft, observed, whole, drafts, base, form, outside_ms)
+    _add_warm_up(draft, observed)
     _add_serving(draft, observed, whole, base)
     _say_rest(draft, observed, base, like)
     _add_skipped(draft, len(requests) - len(whole))
@@ -248,6 +253,14 @@ def _add_load(
             sessions["between_s"] = round(outside_ms / 1e3, 9)
     else:
         _add_log(draft, observed, rows, timed, drafts.steps)
+
+
+def _add_warm_up(draft: _Draft, observed: Observed) -> None:
+    """Let the requests whose times are left out not count in the simulation, either."""
+    early = sum(row <= (observed.skipped or 0) for row in draft.rows)
+    if early:
+        draft.data["requests"]["warm_up"] = early
+        draft.observed("warm-up", f"the first {early:,}, which do not count")
 
 
 def _add_log(

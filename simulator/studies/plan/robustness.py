@@ -149,12 +149,16 @@ CHANGES: dict[str, Change] = {
 }
 
 
+TWICE = "twice the traffic"
+"""The change after which a fleet has twice the requests to serve."""
+
+
 def sensitivity(searched: Search, chosen: Finding) -> list[Sensitivity]:
     """Return what becomes of the answer under each of ``CHANGES``, and of twice the traffic for all
     candidates alike.
     """
     least_s = lasting_s(chosen.candidate.loaded, 2.0, chosen.replicas)
-    changes = CHANGES | {"twice the traffic": partial(with_more, factor=2.0, least_s=least_s)}
+    changes = CHANGES | {TWICE: partial(with_more, factor=2.0, least_s=least_s)}
     return [
         _under(searched, chosen, name, change)
         for name, change in counted(changes.items(), "changes")

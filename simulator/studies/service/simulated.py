@@ -128,7 +128,9 @@ def _apart(doubt: Doubt, fit_of: str) -> Doubt:
 
 
 def _run(loaded: Loaded) -> tuple[Outcome, list[RequestTimes]]:
-    """Return a simulation, and the times of its requests in the order of their arrival."""
+    """Return a simulation, and the times of the requests that count, in the order of their
+    arrival.
+    """
     ended: list[tuple[int, RequestTimes]] = []
 
     def note(request: Request) -> None:
@@ -137,7 +139,8 @@ def _run(loaded: Loaded) -> tuple[Outcome, list[RequestTimes]]:
         ended.append((request.index, RequestTimes(ttft_s, decoding_s, request.tokens - 1)))
 
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
-    return outcome, [times for _, times in sorted(ended)]
+    warm_up = loaded.scenario.requests.warm_up
+    return outcome, [times for place, times in sorted(ended) if place >= warm_up]
 
 
 def _values(outcome: Outcome) -> dict[str, float]:
@@ -146,7 +149,7 @@ def _values(outcome: Outcome) -> dict[str, float]:
         "ttft_ms": outcome.ttft_s * MS,
         "tpot_ms": outcome.tpot_s * MS,
         "e2e_ms": outcome.serving.e2e.mean * MS,
-        "output_tokens_per_s": outcome.tokens / outcome.end_s,
+        "output_tokens_per_s": outcome.tokens_per_s,
         "tokens_per_step": outcome.tokens_per_step,
     }
     hit_rate = outcome.serving.prefix_cache.get("hit_rate")

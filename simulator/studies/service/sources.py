@@ -13,8 +13,8 @@ from simulator.core.faults import BadInput
 from simulator.inputs import writing
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.services.joined import joined
-from simulator.inputs.services.observation import observation_of, observed_file
-from simulator.inputs.services.observation_files import OBSERVED, observation_files, read_observed
+from simulator.inputs.services.observation import observation_of, observed_file, read_later
+from simulator.inputs.services.observation_files import OBSERVED, observation_files
 from simulator.inputs.services.observed import Observed
 from simulator.inputs.services.read import read_services
 from simulator.scenario import Loaded, load
@@ -64,15 +64,23 @@ def seen_from(name: str, folder: Path) -> str:
 
 
 def service_of(
-    sources: Sequence[str], like: str | None, folder: Path, catalogue: Catalogue
+    sources: Sequence[str],
+    like: str | None,
+    folder: Path,
+    catalogue: Catalogue,
+    skipped: int = 0,
 ) -> ServiceScenario:
-    """Return the scenario of a service.
+    """Return the scenario of a service, without the times of its first requests, ``skipped`` of
+    them.
 
     With ``like`` the sources are files of the service, and what is made of them is written into
     ``folder``, which has to stay as long as the scenario runs; without it they name one scenario,
     or a folder with a ``scenario.yaml``. Raises :class:`BadInput`.
     """
     if like is None:
+        if skipped:
+            message = "is for files of a service; a scenario states requests.warm_up"
+            raise BadInput.at("--skip", message)
         return _scenario(sources, catalogue)
     paths = list(map(Path, sources))
     written = observed_file(paths[0]) if len(paths) == 1 else None
@@ -83,7 +91,7 @@ def service_of(
         files |= observation_files(joined(services), services)
         writing.write_all({folder / name: content for name, content in files.items()})
         written = folder / OBSERVED
-    made = scenario_of(read_observed(written), written.parent, like, catalogue)
+    made = scenario_of(read_later(written, skipped), written.parent, like, catalogue)
     loaded = load(str(write(made, folder / BEFORE)), catalogue=catalogue)
     return ServiceScenario(loaded, like, made.observed, {**files, **made.files})
 
