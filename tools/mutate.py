@@ -62,15 +62,27 @@ QUICKER = {"specpipe": ("specpipe_by_hand", "specpipe")}
 
 
 def tests_of(paper: str) -> Sequence[str]:
-    """Return the tests of a paper's strategy: its own steps by hand and examples, or those of
-    all.
+    """Return the tests of a paper's strategy: its own steps by hand and examples, or a file called
+    after it, or the steps of all.
     """
     if paper in QUICKER:
         return QUICKER[paper]
-    own = [f"{paper}_by_hand", f"{paper}_examples"]
-    if all((ROOT / f"tests/test_{name}.py").exists() for name in own):
-        return own
+    for own in ([f"{paper}_by_hand", f"{paper}_examples"], [paper]):
+        if all((ROOT / f"tests/test_{name}.py").exists() for name in own):
+            return own
     return STEPS
+
+
+def tests_by_module(paper: str) -> dict[str, Sequence[str]]:
+    """Return the tests of each file of a paper's strategies: those of the paper, and a file called
+    after the module.
+    """
+    tests = {}
+    for module in strategies_of(paper):
+        name = Path(module).name
+        further = name.startswith(f"{paper}_") and (ROOT / f"tests/test_{name}.py").exists()
+        tests[module] = (*tests_of(paper), name) if further else tests_of(paper)
+    return tests
 
 
 GROUPS: dict[str, dict[str, Sequence[str]]] = {
@@ -87,6 +99,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
         "core/strategies/tree_sd": ("steps_by_hand", "tree_sd"),
         "core/strategies/pipeline": ("stages_by_hand", "pipeline_tree"),
         "core/strategies/pipeline_tree": ("stages_by_hand", "pipeline_tree"),
+        "core/strategies/common/ahead": ("edge_sd", "specactor"),
         "core/strategies/common/pipeline_laws": (
             "stages_by_hand",
             "specpipe_by_hand",
@@ -104,7 +117,7 @@ GROUPS: dict[str, dict[str, Sequence[str]]] = {
 }
 """Modules of ``simulator`` by group, and the test files that hold each; a paper is a group."""
 GROUPS["laws"] |= {law: (*STEPS, "laws") for law in laws() if law not in GROUPS["laws"]}
-GROUPS |= {paper: dict.fromkeys(strategies_of(paper), tests_of(paper)) for paper in papers()}
+GROUPS |= {paper: tests_by_module(paper) for paper in papers()}
 
 TESTS = {module: tests for modules in GROUPS.values() for module, tests in modules.items()}
 
