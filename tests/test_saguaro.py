@@ -6,10 +6,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
+from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.quantities import Ranged
-from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.step import Admission, Kind, Progress, State
+from simulator.core.strategies.common.traits import Needs
+from simulator.core.strategies.vanilla_sd import TOKEN_BYTES
 from simulator.papers.saguaro.strategy import Saguaro, best_fan_outs
+from tests.ledger import PROMPT, Ledger, booked, near
 
 DURATIONS = StatedDurations(target_ms=20.0, draft_step_ms=3.0)
 
@@ -119,3 +123,84 @@ def test_the_page_of_the_law_says_which_fan_outs_miss_fewest() -> None:
         "best_fan_out_behind_0": 5.0,
         "best_fan_out_behind_1": 4.0,
     }
+
+
+# ---- steps by hand
+
+WIDE = Saguaro(gamma=2, fan_out=(3, 1), miss_of_one=Ranged(value=1.0), miss_power=Ranged(value=1.0))
+
+
+def requests_of(strategy: Saguaro, *stated: tuple[int, int, bool]) -> list[State]:
+    """Requests by context, tokens that verifications keep, and whether a window is at hand."""
+    return [
+        strategy.open(strategy.reads(Cycle((kept,))).cursor(0, None), context, drafted)
+        for context, kept, drafted in stated
+    ]
+
+
+def test_a_hit_two_misses_and_a_request_without_a_window_beside_a_prompt() -> None:
+    """Behind no kept token an outcome in three is missed, behind others every one. The draft reads
+    6 tokens, then writes 3 x 5 outcomes of those with a window and 3 of the other, twice.
+    """
+    ledger = Ledger()
+    batch = requests_of(WIDE, (10, 0, True), (20, 1, True), (40, 2, True), (30, 0, False))
+    step = WIDE.compose(batch, PROMPT)
+    assert step.kind == Kind("step", 3, 1, redrafts=2, prompts=1)
+    assert (step.rows.tokens, step.redraft_kv_tokens, step.prompts) == (10, 60, PROMPT)
+    t = WIDE.durations(ledger, step)
+    assert t._asdict() == {
+        "target": near(16.0),
+        "draft": near(1.5 + 2 * 1.8),
+        "backup": near(0.4),
+        "rv": near(4 * 2 * TOKEN_BYTES * 1e-3),
+        "contention": 1.0,
+    }
+    assert ("prefill", "draft", PROMPT) in ledger.asked
+    assert ("draft", Rows(2, 2, 2, 60, 60), "window") in ledger.asked
+    spans, end = booked(WIDE, t, step.kind)
+    assert spans == [
+        ("draft", 0, near(5.1), "draft outcomes"),
+        ("target", 0, near(16.0), "verify"),
+        ("draft", near(16.0), near(16.4), "back-up"),
+        ("rendezvous", near(16.4), near(16.4 + t.rv), "windows"),
+    ]
+    assert WIDE.step_seconds(t, step.kind) == near(end)
+    assert WIDE.settle(batch) == [
+        Progress(1, 1, 0, 2),
+        Progress(2, 2, 1, 2, missed=True),
+        Progress(3, 3, 2, 2, missed=True),
+        Progress(1, 1, 0, 0),
+    ]
+    assert [state.context for state in batch] == [11, 22, 43, 31]
+    assert all(state.ready for state in batch)
+
+
+def test_what_is_written_ahead_is_cut_short_where_all_miss_unless_prompts_are_read() -> None:
+    """Sixteen outcomes of two tokens take 3.2 s, a verification 3."""
+    slow = WIDE.model_copy(update={"fan_out": (14, 1)})
+    ledger = Ledger(contention=1.5)
+    for prompts, longest, shorter in ((NO_ROWS, 3.0, 3.0), (PROMPT, 9.0, 4.7)):
+        step = slow.compose(requests_of(slow, (20, 1, True)), prompts)
+        t = slow.durations(ledger, step)
+        behind = 0.2 + 2 * TOKEN_BYTES * 1e-3
+        assert slow.step_seconds(t, step.kind) == near(longest + 0.5 * shorter + behind)
+
+
+def test_a_first_window_is_written_behind_the_prompts() -> None:
+    ledger = Ledger()
+    assert WIDE.admission(ledger, PROMPT, 2, 6) == Admission(near(3.0), near(1.5), near(0.4))
+    assert ledger.asked[-1] == ("draft", Rows(2, 2, 2, 8, 8), "window")
+    assert WIDE.admission(ledger, PROMPT).window == 0.0
+    assert WIDE.needs == Needs(draft_model=True, draft_steps=2, cache_tokens=3)
+
+
+def test_the_example_misses_every_other_outcome() -> None:
+    """21 ms of drafts beside 18 of the target and a quarter of these more, 0.2 of the exchange; a
+    miss cuts the drafts at 18 and takes 21 more.
+    """
+    example = Saguaro.example()
+    strategy = example.strategy
+    odds = odds_of(strategy.reads(Cycle((3,))), None)
+    law = strategy.law(example.cost_of(strategy), odds, 1, 100)
+    assert law.step_s == near((25.7e-3 + 43.7e-3) / 2)
+    assert law.tokens_per_step == near(4.0)
