@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from simulator.api.catalogue import catalogue
-    from simulator.api.planning import plan
+    from simulator.api.planning import compare_fleets, plan
     from simulator.api.recordings import iid, trace
     from simulator.api.result import Result
     from simulator.api.scenario import law, load, run
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 __all__ = ["BadInput", "Infeasible", "Loaded", "Result", "Scenario"]
-__all__ += ["catalogue", "compare", "iid", "law", "load", "observe", "plan", "run", "study"]
-__all__ += ["sweep", "trace", "verify", "what_if"]
+__all__ += ["catalogue", "compare", "compare_fleets", "iid", "law", "load", "observe", "plan"]
+__all__ += ["run", "study", "sweep", "trace", "verify", "what_if"]
 
 _HOMES = {
     "api.scenario": "load run law",
     "api.sweeping": "sweep",
-    "api.planning": "plan",
+    "api.planning": "plan compare_fleets",
     "api.studies": "study compare",
     "api.recordings": "trace iid",
     "api.services": "observe verify what_if",

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 import simulator
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
+from tests.test_question import log
 
 ROOT = Path(__file__).parent.parent
 SMALL = {"requests.count": 8}
@@ -188,3 +189,19 @@ def test_documentation_uses_nothing_deeper_than_the_face() -> None:
     ]
     assert blocks
     assert set().union(*map(modules_used, blocks)) == set()
+
+
+def test_compared_fleets_are_those_of_the_command(tmp_path: Path) -> None:
+    log_ = str(log(tmp_path))
+    asked = {"model": "lmsys/vicuna-7b-v1.3", "slo": "ttft_ms p95 < 1000", "requests": 4}
+    result = simulator.compare_fleets(["a100_80g_sxm:1"], traffic=log_, draws=1, **asked)
+    words = [word for name, value in asked.items() for word in (f"--{name}", str(value))]
+    said = printed("plan", "--compare", "a100_80g_sxm:1", *words, "--traffic", log_, "--draws", "1")
+    assert result.to_dict() == said
+    assert list(result.to_frame()["fleet"]) == ["1 x a100_80g_sxm"]
+    assert result.page
+    assert "--compare a100_80g_sxm:1" in result.page.command
+    result.save(tmp_path / "fleets")
+    assert (tmp_path / "fleets" / "fleets.html").is_file()
+    with pytest.raises(BadInput, match="--compare a100: expected NAME:N"):
+        simulator.compare_fleets(["a100"], traffic=log_, **asked)

@@ -13,9 +13,11 @@ from click.testing import CliRunner
 from command_tree import choices
 
 from simulator.cli.main import main
+from simulator.core.faults import BadInput
 from simulator.inputs.traces import converters, file as trace_file, summaries
 from simulator.inputs.traces.file import read
 from simulator.scenario import load
+from simulator.scenario.decision.decide import acceptance_origin
 from simulator.studies.window import window_sweep
 from tests.test_acceptance import make_trace
 
@@ -132,7 +134,51 @@ def test_a_converted_trace_runs_a_scenario(folder: Path) -> None:
     assert [point.gamma for point in window_sweep(load("./x.yaml"))] == [1, 2, 3]
 
 
+LLAMA = ("--target", "meta-llama/Llama-2-7b-hf", "--draft", "tinyllama_1_1b")
+CONVERT = ("convert", "--from", "steps", "steps.jsonl", "--window", "3", "--out")
+
+
+def test_a_log_of_the_own_models_is_no_stand_in(folder: Path) -> None:
+    """Which says so where it is converted; of other models it has to be borrowed."""
+    own = "acceptance={trace: %s, stand_in: false}"
+    call(*CONVERT, "mine.npz", *LLAMA)
+    overrides = [own % "./mine.npz", "strategy.gamma=3"]
+    loaded = load("vanilla_llama_2_7b_a100", overrides)
+    assert loaded.trace
+    assert loaded.trace.vocabulary == 32_000
+    assert loaded.trace.header["models"] == {
+        "target": {
+            "name": "meta-llama/Llama-2-7b-hf",
+            "shape": {"layers": 32, "vocabulary": 32_000},
+        },
+        "draft": {
+            "name": "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+            "shape": {"layers": 22, "vocabulary": 32_000},
+        },
+    }
+    assert acceptance_origin(loaded.scenario.acceptance).origin == "recorded"
+    with pytest.raises(BadInput, match="says so where it is converted with --target"):
+        load("vanilla_llama_2_7b_a100", [own % "./steps.npz", "strategy.gamma=3"])
+    with pytest.raises(BadInput, match="recorded with a vocabulary of 32,000"):
+        load("vanilla_qwen3_32b_a100", overrides)
+
+
+def test_a_head_that_drafts_has_a_name_alone(folder: Path) -> None:
+    call(*CONVERT, "mine.npz", *LLAMA[:2], "--draft", "someone/EAGLE3-mine")
+    models = read(folder / "mine.npz").header["models"]
+    assert models["draft"] == {"name": "someone/EAGLE3-mine", "shape": None}
+
+
 MISTAKES = [
+    (
+        [*CONVERT, "x.npz", *LLAMA[:2], "--draft", "qwen3_0_6b"],
+        "--draft Qwen/Qwen3-0.6B: has a vocabulary of 151,936, and meta-llama/Llama-2-7b-hf one",
+    ),
+    ([*CONVERT, "x.npz", *LLAMA[2:]], "--draft tinyllama_1_1b: is the draft of a target; add"),
+    (
+        ["convert", "--from", "mean_length", "2.5", "--window", "4", *LLAMA[:2]],
+        "--target meta-llama/Llama-2-7b-hf: is said of a record of steps",
+    ),
     (["info", "none.npz"], "none.npz: trace: cannot be read: No such file"),
     (["info", "./steps.jsonl"], "steps.jsonl: trace: is not a trace: it is no .npz archive"),
     (["info", "six"], "six: there is no trace of this name"),

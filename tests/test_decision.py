@@ -254,10 +254,13 @@ def test_a_run_decides_with_the_draws_of_its_interval(tmp_path: Path) -> None:
             AcceptanceSpec(
                 trace="x",
                 stand_in=True,
-                rescale=Rescale(tokens_per_step=3, source="here", confidence="measured"),
+                rescale=Rescale(tokens_per_step=3, window=5, source="here", confidence="measured"),
             ),
             AcceptanceOrigin(
-                "stated", "3 tokens per step, here; bursts of x, drafter draft", "measured", False
+                "stated",
+                "3 tokens per step of 5 draft tokens, here; bursts of x, drafter draft",
+                "measured",
+                False,
             ),
         ),
         (AcceptanceSpec(rate=0.5), AcceptanceOrigin("stated", "", "assumed", False)),
@@ -340,7 +343,11 @@ def test_a_decision_in_words() -> None:
                 "as fast as plain decoding at 1.60 tokens per step, 40 % of draft tokens kept (now "
                 "2.50).",
             ),
-            (Strong("Acceptance:"), " recorded from these models (mine, drafter draft)."),
+            (
+                Strong("Acceptance:"),
+                " 2.50 tokens per step of 3 draft tokens, recorded from these models (mine, "
+                "drafter draft).",
+            ),
             (Strong("Half a token less per step:"), " 1.20x (may hurt, 70 %)."),
             (
                 Strong("To settle it:"),

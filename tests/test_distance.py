@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import hypot, log
+from math import exp, hypot, log
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from simulator.scenario.uncertain.distance import (
 )
 from simulator.scenario.uncertain.doubts import changed
 from simulator.scenario.uncertain.draws import Deviates
+from simulator.scenario.uncertain.footings import Footing
 from simulator.scenario.uncertain.intervals import (
     doubt_of,
     doubts_of,
@@ -36,6 +37,7 @@ from simulator.scenario.uncertain.intervals import (
     speedup_by_law,
     step_by_law,
 )
+from simulator.scenario.uncertain.named import distance_footing, named_doubts
 
 AT_HOME = "vanilla_qwen3_32b_a100"
 """Set below to what vLLM was fitted on: one request of Qwen3-32B in bf16 on one H100 of 94 GB."""
@@ -271,3 +273,33 @@ def test_a_draft_in_another_format_does_not_make_a_target_one() -> None:
 def test_numbers_are_held_for_the_batch_that_is_asked_for() -> None:
     loaded = load(AT_HOME, [*HOME, "target.model=qwen3_32b"])
     assert held_by_fits(loaded.scenario, 1) > held_by_fits(loaded.scenario, 4_096)
+
+
+def test_the_distance_is_named_where_it_is_among_the_largest_doubts() -> None:
+    """Axes are independent: their squares add up; one number of the engine is in doubt by less."""
+    loaded = at_home("requests.concurrency=8", "target.model=qwen3_14b")
+    far = distance_footing(loaded)
+    assert far
+    error = hypot(3.0 * GROWTH["batch"].speculation, GROWTH["model"].speculation)
+    assert far.change == pytest.approx(exp(-error) - 1.0)
+    assert far.parameter == "distance from the fit: model qwen3_14b, batch of 8 beyond 1"
+    small = Footing("a number", 1.0, "assumed", "nobody", 0.01)
+    large = Footing("another", 1.0, "assumed", "nobody", -0.9)
+    named = named_doubts(loaded, [large, small])
+    assert named == (
+        "another (assumed, -90.0 %)",
+        f"{far.parameter} (fitted on h100_94g_sxm, {100 * far.change:.1f} %)",
+        "a number (assumed, +1.0 %)",
+    )
+
+
+def test_inside_of_the_fit_no_distance_is_named() -> None:
+    assert distance_footing(at_home()) is None
+    assert distance_footing(at_home("requests.concurrency=8"), batch=1) is None
+
+
+def test_plain_decoding_is_as_far_as_every_pass() -> None:
+    loaded = at_home("strategy=autoregressive", "draft=null", "requests.concurrency=8")
+    far = distance_footing(loaded)
+    assert far
+    assert far.change == pytest.approx(exp(-3.0 * GROWTH["batch"].every_pass) - 1.0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from simulator.cli.main import main
@@ -18,17 +19,34 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.inputs.models.quantised import ENDINGS
 from simulator.report.pages.fleets import _cheapest_first, headline
+from simulator.report.wording import whole_share
 from simulator.scenario import load
 from simulator.scenario.as_served import said_of_engine
+from simulator.studies.plan.commands.checkpoints import known_head
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.limits import LimitInWords, read_limit
+from simulator.studies.plan.line.words import CountedGroup
 from simulator.studies.plan.question import planned
 from simulator.studies.plan.search import Finding, search
-from simulator.studies.plan.stated import StatedFleet, StatedFleets, stated_fleets
+from simulator.studies.plan.stated import (
+    FleetGroup,
+    StatedFleet,
+    StatedFleets,
+    stated_fleets,
+    usd_per_million_tokens,
+)
+from simulator.studies.plan.throughput import offered_per_s
 from tests.test_question import asked, log, question
 
 CATALOGUE = Catalogue()
 ROOT = Path(__file__).parent.parent
+RATE = 2.0
+STREAM = {
+    "arrivals": {"name": "poisson", "rate_per_s": RATE},
+    "count": 20,
+    "prompt_tokens": 300,
+    "output_tokens": 30,
+}
 
 
 @pytest.mark.parametrize(
@@ -179,23 +197,24 @@ def test_stated_fleets_stand_in_one_table(tmp_path: Path) -> None:
 
 def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
     asks = question(tmp_path)
-    fleets = stated_fleets(asks, [("a100_80g_sxm", 2)], CATALOGUE, draws=2)
+    fleets = stated_fleets(asks, [[CountedGroup("a100_80g_sxm", 2)]], CATALOGUE, draws=2)
     (fleet,) = fleets.fleets
+    (group,) = fleet.groups
     plan, _ = planned(
         question(tmp_path, owned={"a100_80g_sxm": 2}),
         CATALOGUE,
     )
     best = search(plan).best
     assert best
-    assert fleet.fewest
-    assert fleet.fewest.candidate.name == best.candidate.name
+    assert group.fewest
+    assert group.fewest.candidate.name == best.candidate.name
     assert fleet.does
     assert fleet.usd_per_hour == 2 * 1.6
-    assert fleet.whole
-    assert sum(fleet.whole.devices.values()) == 2
+    assert group.whole
+    assert sum(group.whole.devices.values()) == 2
     assert len(fleet.draws) == 2
-    itself, *_ = ran = [run.cost_usd_per_million_tokens for run in (fleet.whole, *fleet.draws)]
-    between = fleet.interval(lambda finding: finding.cost_usd_per_million_tokens)
+    itself, *_ = ran = [run.cost_usd_per_million_tokens for run in (group.whole, *group.draws)]
+    between = fleet.interval(usd_per_million_tokens)
     assert between
     assert min(ran) <= between.low <= itself <= between.high <= max(ran)
     data = fleets.as_data()
@@ -205,21 +224,77 @@ def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
 
 def test_what_would_do_is_said_in_a_sentence(tmp_path: Path) -> None:
     asks = question(tmp_path, slo={"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 25.0}})
-    fleets = stated_fleets(asks, [("l4", 1)], CATALOGUE, draws=1)
+    fleets = stated_fleets(asks, [[CountedGroup("l4", 1)]], CATALOGUE, draws=1)
     (fleet,) = fleets.fleets
     assert not fleet.does
     assert fleet.carried_per_s is None
     said = headline(fleets)
-    if fleet.would is None:
+    (group,) = fleet.groups
+    if group.would is None:
         assert said == "1 x l4 does not do, nor does 128."
     else:
-        count = fleet.would.devices["l4"]
+        count = group.would.devices["l4"]
         assert said.startswith(f"1 x l4 does not do; {count} x l4 would: ")
 
 
 def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
     with pytest.raises(Infeasible):
-        stated_fleets(question(tmp_path, model="deepseek_v3"), [("l4", 1)], CATALOGUE, draws=1)
+        stated_fleets(
+            question(tmp_path, model="deepseek_v3"), [[CountedGroup("l4", 1)]], CATALOGUE, draws=1
+        )
+
+
+def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
+    """By law each is dealt what it serves; what both carry is the sum of what each does."""
+    mixed = [CountedGroup("a100_80g_sxm", 1), CountedGroup("l4", 1)]
+    fleets = stated_fleets(
+        question(tmp_path, requests=STREAM), [mixed, mixed[:1]], CATALOGUE, draws=2
+    )
+    together, alone = fleets.fleets
+    fast, slow = together.groups
+    assert fast.share + slow.share == pytest.approx(1.0)
+    assert fast.share > slow.share > 0.0
+    for part in together.groups:
+        assert part.whole
+        rate = offered_per_s(part.whole.candidate.loaded)
+        assert rate == pytest.approx(part.share * RATE)
+    assert together.does
+    assert together.carried_per_s
+    assert fast.carried_per_s
+    assert slow.carried_per_s
+    assert together.carried_per_s == fast.carried_per_s + slow.carried_per_s
+    assert fast.carried_per_s == pytest.approx(alone.carried_per_s, rel=0.15)
+    assert together.usd_per_hour == pytest.approx(1.6 + (slow.usd_per_hour or 0.0))
+    assert together.kept == sum(one.kept and two.kept for one, two in together.draws)
+    said = headline(fleets)
+    assert "1 x a100_80g_sxm + 1 x l4 do for" in said
+    assert f"{whole_share(fast.share)} to 1 x a100_80g_sxm" in said
+
+
+def test_a_group_that_misses_the_slo_is_dealt_nothing(tmp_path: Path) -> None:
+    """No token of an L4 comes within 15 ms, of an A100 all do; a card of 8 GB has no room."""
+    slo = {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 15.0}}
+    asks = question(tmp_path, requests=STREAM, slo=slo)
+    names = ("a100_80g_sxm", "l4", "rtx_4060_ti_8g")
+    fleet = [CountedGroup(name, 1) for name in names]
+    fleets = stated_fleets(asks, [fleet], CATALOGUE, draws=1)
+    (together,) = fleets.fleets
+    assert [part.share for part in together.groups] == [1.0, 0.0, 0.0]
+    assert together.does
+    assert "(100 % to 1 x a100_80g_sxm, nothing to 1 x l4, nothing to" in headline(fleets)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "message"),
+    [
+        ("l4:1+a100_80g_sxm", "expected NAME:N, a device and how many of it"),
+        ("l4:1+l4:2", "'l4' is named twice"),
+    ],
+)
+def test_a_group_that_is_none_is_refused(tmp_path: Path, fleet: str, message: str) -> None:
+    done = compared(tmp_path, fleet)
+    assert done.exit_code == 2
+    assert f"--compare {fleet}: {message}" in done.stderr
 
 
 @pytest.mark.full
@@ -251,9 +326,9 @@ def test_what_no_fleet_needs_is_refused(
 
 def test_a_fleet_without_a_price_is_not_the_cheapest() -> None:
     does = cast(Finding, object())
-    known = StatedFleet("l4", 1, 2.0, None, does)
-    unknown = StatedFleet("rtx_3090", 1, None, None, does)
-    falls_short = StatedFleet("t4", 1, 0.5, None)
+    known = StatedFleet((FleetGroup(CountedGroup("l4", 1), 2.0, None, does),))
+    unknown = StatedFleet((FleetGroup(CountedGroup("rtx_3090", 1), None, None, does),))
+    falls_short = StatedFleet((FleetGroup(CountedGroup("t4", 1), 0.5, None),))
     fleets = StatedFleets((falls_short, unknown, known), (), 0)
     assert _cheapest_first(fleets) == [known, unknown, falls_short]
 
@@ -263,6 +338,18 @@ def test_a_fleet_without_a_number_is_refused(tmp_path: Path, fleet: str) -> None
     done = compared(tmp_path, fleet)
     assert done.exit_code == 2
     assert f"--compare {fleet}: expected NAME:N, a device and how many of it" in done.stderr
+
+
+def test_a_head_is_found_among_the_means_of_ones_own(tmp_path: Path) -> None:
+    folder = tmp_path / "scenarios" / "acceptance"
+    folder.mkdir(parents=True)
+    shipped = CATALOGUE.names("acceptance")["vicuna_7b_means"]
+    own = yaml.safe_load(shipped.read_text("utf-8"))
+    own |= {"target": "me/my-model", "means": own["means"][:1]}
+    own["means"][0] |= {"method": "eagle_3", "draft": "me/my-head"}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(own))
+    assert known_head(("me/my-model",), "eagle_3", Catalogue((tmp_path,))) == "me/my-head"
+    assert not known_head(("me/my-model",), "eagle_3", CATALOGUE)
 
 
 @pytest.mark.full

@@ -94,7 +94,8 @@ def test_a_line_says_what_is_owned(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     data = json.loads(done.stdout)
     used = data["answer"]["devices"]["a100_80g_sxm"]
-    assert data["owned"] == {"a100_80g_sxm": {"owned": 4, "used": used, "left": 4 - used}}
+    owned = {"owned": 4, "used": used, "left": 4 - used, "carried_per_s": None}
+    assert data["owned"] == {"a100_80g_sxm": owned}  # four requests say nothing of more
     words = asked(tmp_path, "--draws", "1", "--long", device="a100_80g_sxm:4").stdout
     assert f"Owned: of 4 x a100_80g_sxm {used} are used and {4 - used} left." in words
 

@@ -76,10 +76,12 @@ def test_why_a_fleet_is_not_recommended(fleet: Finding) -> None:
 
 
 def test_every_outcome_of_a_harder_case_is_said(fleet: Finding) -> None:
-    def said(answer: Finding | None, holds: bool = False, reason: str = "") -> str:
-        return plan_page.outcome(Sensitivity("twice the traffic", answer, holds, reason))
+    def said(
+        answer: Finding | None, holds: bool = False, reason: str = "", unknown: bool = False
+    ) -> str:
+        return plan_page.outcome(Sensitivity("twice the traffic", answer, holds, reason, unknown))
 
-    assert said(None, reason="unknown from 3 requests") == "unknown from 3 requests"
+    assert said(None, reason="unknown from 3", unknown=True) == "unknown from 3"
     assert said(None, reason="there is none") == "does not apply: there is none"
     assert said(None) == "no fleet meets the SLO, or none that may be recommended (least_chance)"
     assert said(fleet, holds=True) == "still holds; TPOT p90 at 75.0 % of its limit"
@@ -251,7 +253,8 @@ def test_draft_lengths_by_batch_are_said(fleet: Finding) -> None:
     )
     table = " (schedule.csv: draft tokens by batch and context)."
     assert plan_page.switched_off({1024: {1: 3, 2: 2}}) == (
-        f"The model never recommends turning speculation off{table}"
+        "Of as many requests as the cache has room for, the model never recommends turning "
+        f"speculation off{table}"
     )
     assert plan_page.switched_off({1024: {1: 3, 2: 2}, 4096: {1: 2, 4: 0, 8: 0}, 9: {2: 0}}) == (
         "The model recommends turning speculation off from 4 requests of 4,096 cached tokens on, "

@@ -297,7 +297,7 @@ def test_a_law_says_where_its_acceptance_is_borrowed(name, borrowed):
     decided = by_law(loaded)
     shown = law_page.page(law_details(loaded, decided), decided.decision)
     print_page(shown, Console(file=page, width=100))
-    assert ("Acceptance: borrowed from other models" in page.getvalue()) == borrowed
+    assert ("draft tokens, borrowed from other models" in page.getvalue()) == borrowed
 
 
 def test_reports_run_nothing_and_only_figures_draw():

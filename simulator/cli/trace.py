@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -198,12 +199,32 @@ def iid(
     help="Draft tokens per window, where IN does not say, or to continue to.",
 )
 @click.option("--series", help="Which of several curves of a golden file, e.g. thinking_on.")
+@click.option(
+    "--target",
+    metavar="MODEL",
+    help="Of a record: the model whose tokens it holds, by name, id or folder, so that scenarios "
+    "of it replay it as their own.",
+)
+@click.option(
+    "--draft",
+    metavar="MODEL",
+    help="Beside --target: the model that drafted, or the id of a head.",
+)
 @options.output(
     "--out", type=options.PATH, help="Trace (.npz) or acceptance block (.yaml) to write."
 )
 @options.as_json
+@options.own
 def convert(
-    source: str, form: str, window: int | None, series: str | None, out: Path | None, as_json: bool
+    source: str,
+    form: str,
+    window: int | None,
+    series: str | None,
+    target: str | None,
+    draft: str | None,
+    out: Path | None,
+    as_json: bool,
+    own: Paths,
 ) -> None:
     """Convert records of other programs to a trace or to rates.
 
@@ -241,8 +262,12 @@ def convert(
         lines = _lines(source, form in TO_RATES)
         if form in TO_TRACE:
             converted = _with_file_name(source, lambda: TO_TRACE[form](lines, window))
-            _save(converted, out, as_json)
+            _save(_with_models(converted, target, draft, Catalogue(own)), out, as_json)
             return
+        if target or draft:
+            option = f"--target {target}" if target else f"--draft {draft}"
+            message = f"is said of a record of steps, and --from {form} is a summary"
+            raise BadInput.at(option, f"{message}; leave it out")
         rates = _with_file_name(source, lambda: TO_RATES[form](lines, window, series))
         what = "acceptance"
         if form == "llama_batched_bench":
@@ -254,6 +279,35 @@ def convert(
             written.append(_write(out, text))
     data = {**block, "written": written}
     answer(as_json, lambda: data, None, text.rstrip("\n"), *map(_written, written))
+
+
+def _with_models(
+    converted: Trace, target: str | None, draft: str | None, catalogue: Catalogue
+) -> Trace:
+    """Return a trace with the models that it is said to be from; a head that drafts has a name
+    alone.
+    """
+    from simulator.inputs.models.named import find_model
+    from simulator.inputs.traces.converters import RecordedModel, recorded_from
+
+    def recorded(name: str, option: str) -> RecordedModel:
+        model = find_model(name, catalogue, f"{option} {name}")
+        return RecordedModel(model.known_as, model.spec.num_hidden_layers, model.spec.vocab_size)
+
+    if target is None:
+        if draft is not None:
+            message = "is the draft of a target; add --target MODEL, whose tokens the record holds"
+            raise BadInput.at(f"--draft {draft}", message)
+        return converted
+    drafter = None
+    if draft is not None:
+        try:
+            drafter = recorded(draft, "--draft")
+        except BadInput:
+            if not re.fullmatch(r"[\w.-]+/[\w.-]+", draft):
+                raise
+            drafter = RecordedModel(draft)
+    return recorded_from(converted, recorded(target, "--target"), drafter)
 
 
 @trace.command("rescale")

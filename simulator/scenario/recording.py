@@ -335,6 +335,8 @@ def _check_vocabulary(
             f"{file} was recorded with {recorded}, the target has {size:,}; record one from your "
             "models, or set acceptance.stand_in=true to borrow its shape"
         )
+        if trace.vocabulary is None:
+            message += "; a log of these models says so where it is converted with --target"
         raise document.refusal(("acceptance", "trace"), message)
 
 

@@ -25,14 +25,9 @@ from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.uncertain.draws import drawn
-from simulator.scenario.uncertain.footings import (
-    Footing,
-    footings,
-    in_words,
-    largest_in_words,
-    worth_naming,
-)
+from simulator.scenario.uncertain.footings import Footing, footings, largest_in_words
 from simulator.scenario.uncertain.intervals import doubt_of
+from simulator.scenario.uncertain.named import named_doubts
 from simulator.studies import parallel_methods
 from simulator.studies.method_features import read_method
 from simulator.studies.parallel_methods import SIZES, ParallelCandidates, ParallelComparison
@@ -294,7 +289,7 @@ def _point(candidate: MethodCandidate, loaded: Loaded, baseline: Outcome) -> Met
         baseline_tpot_ms=baseline.tpot_s * 1e3,
         relation="" if (claim := claim_of(scenario)).exact else str(claim),
         rests_on=largest_in_words(loaded, doubted, 2),
-        doubts=tuple(map(in_words, worth_naming(doubted))),
+        doubts=named_doubts(loaded, doubted),
         decision=_decided(loaded, simulated, baseline, doubted),
         published_speedup=candidate.published.speedup if candidate.published else None,
     )

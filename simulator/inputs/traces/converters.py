@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import yaml
 
+from simulator.core.acceptance.tokenizers import share_tokenizer
 from simulator.core.acceptance.trace import CONVERTED, Trace
 from simulator.core.faults import BadInput
-from simulator.core.plain import PlainMapping
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.reading import from_json
 from simulator.inputs.services.answers import vllm_speculation
 from simulator.inputs.services.fields import Fields
@@ -40,6 +41,46 @@ class ConvertedRequest(NamedTuple):
     """Kind of text."""
     run: Sequence[int]
     """Draft tokens that a window keeps, by the position at which it starts."""
+
+
+class RecordedModel(NamedTuple):
+    """Names a model whose tokens or drafts were recorded, as far as it is known."""
+
+    name: str
+    layers: int | None = None
+    vocabulary: int | None = None
+    """Number of tokens in its vocabulary; None: not known, as of a head that drafts."""
+
+    @property
+    def described(self) -> PlainData:
+        """Return it as the header of a trace does."""
+        if self.vocabulary is None:
+            return {"name": self.name, "shape": None}
+        shape = {"layers": self.layers, "vocabulary": self.vocabulary}
+        return {"name": self.name, "shape": shape}
+
+
+def recorded_from(trace: Trace, target: RecordedModel, draft: RecordedModel | None) -> Trace:
+    """Return a trace that says from which models it is, which the log of an engine does not.
+
+    Raises :class:`BadInput` for models that cannot have one tokenizer, and for a target of another
+    vocabulary than the record has.
+    """
+    known = trace.vocabulary
+    if known is not None and not share_tokenizer(target.vocabulary, known):
+        message = f"has a vocabulary of {target.vocabulary:,}, and the record one of {known:,}"
+        raise BadInput.at(f"--target {target.name}", f"{message}; leave --target out")
+    models = {**trace.header["models"], "target": target.described}
+    if draft is not None:
+        if draft.vocabulary and not share_tokenizer(target.vocabulary, draft.vocabulary):
+            message = (
+                f"has a vocabulary of {draft.vocabulary:,}, and {target.name} one of "
+                f"{target.vocabulary:,}; name the model that drafted for it"
+            )
+            raise BadInput.at(f"--draft {draft.name}", message)
+        models["draft"] = draft.described
+    header = {**trace.header, "models": models, "vocabulary": target.vocabulary}
+    return replace(trace, header=header)
 
 
 def fault(line: int, message: str) -> BadInput:

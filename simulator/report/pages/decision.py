@@ -68,7 +68,9 @@ def said(decision: Decision) -> Iterator[tuple[str, str]]:
     would do, and what to measure.
     """
     yield "Flips", flips(decision.flips)
-    yield "Acceptance", acceptance(decision.rests_on)
+    now = decision.setting
+    tokens = f"{number(now.tokens_per_step, 3)} tokens per step of {now.window} draft tokens"
+    yield "Acceptance", f"{tokens}, {acceptance(decision.rests_on)}"
     if decision.half_a_token_less:
         measure = f" in {decision.first.measure}" if decision.both else ""
         yield "Half a token less per step", fewer(decision.half_a_token_less, measure)

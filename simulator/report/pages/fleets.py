@@ -2,39 +2,68 @@
 it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
+from pathlib import Path
 
 from simulator.report.blocks import Bullets, Page, Paragraph, Section, Table
 from simulator.report.columns import Column, table
+from simulator.report.page import page_files, write_files
 from simulator.report.wording import number, whole_share
 from simulator.scenario.uncertain.draws import SHARE, Interval
 from simulator.studies.plan.limits import limit_name
-from simulator.studies.plan.search import Finding, not_enough
-from simulator.studies.plan.split_or_not import goodput_per_s
-from simulator.studies.plan.stated import StatedFleet, StatedFleets, strain
+from simulator.studies.plan.search import not_enough
+from simulator.studies.plan.stated import (
+    FleetGroup,
+    FleetRun,
+    StatedFleet,
+    StatedFleets,
+    good_per_s,
+    strain,
+    tightest_of,
+    usd_per_million_tokens,
+)
 
 LEGEND = (
     "All devices of a fleet serve, with the method that meets the SLO on the fewest of them; where "
     "none does, with the one that misses by least. Good requests: within every limit of the SLO, "
     "at the planned traffic. Carries: the highest rate at which the SLO is met, found to 5 %. "
 )
+TOGETHER = (
+    "Devices joined by + serve side by side: requests are dealt among them by share, in proportion "
+    "to what they serve by law, and none waits for the others. Such a fleet carries what its "
+    "devices carry, each dealt as much. "
+)
+NAME = "fleets"
+
+
+def write_fleets(compared: StatedFleets, folder: Path, command: str = "") -> None:
+    """Write the page; raises BadInput where the folder cannot be made."""
+    write_files(folder, page_files(page(compared, command), NAME))
 
 
 def page(compared: StatedFleets, command: str = "") -> Page:
     """Return the page of stated fleets."""
     fleets = compared.fleets
     runs = f"In brackets: {whole_share(SHARE)} interval over {compared.draws} resampled runs."
-    methods = [f"{_devices(fleet)}: {_method(fleet)}" for fleet in fleets]
+    methods = [f"{part.group}: {_method(part)}" for part in _groups(compared)]
     assumed = [Section("Taken by default", [Bullets(compared.assumed)])]
+    legend = LEGEND
+    if any(len(fleet.groups) > 1 for fleet in fleets):
+        legend += TOGETHER
     return Page(
         f"{compared.plans[0].file.name} on stated fleets",
-        about=f"{', '.join(map(_devices, fleets))}, asked in one line",
+        about=f"{', '.join(fleet.name for fleet in fleets)}, asked in one line",
         answer=headline(compared),
-        opening=[_fleets(compared), Bullets(methods), Paragraph(f"{LEGEND}{runs}")],
+        opening=[_fleets(compared), Bullets(methods), Paragraph(f"{legend}{runs}")],
         sections=assumed if compared.assumed else [],
         command=command,
     )
+
+
+def _groups(compared: StatedFleets) -> Iterator[FleetGroup]:
+    for fleet in compared.fleets:
+        yield from fleet.groups
 
 
 def headline(compared: StatedFleets) -> str:
@@ -54,43 +83,62 @@ def _cheapest_first(compared: StatedFleets) -> list[StatedFleet]:
 
 
 def _verdict(fleet: StatedFleet) -> str:
-    """Return whether a fleet does, and how many devices of its kind would."""
-    if fleet.fewest is None:
-        if fleet.most:
-            return not_enough(fleet.count, fleet.device, fleet.would, fleet.most)
-        return f"{_devices(fleet)} {_do(fleet)} not do: {fleet.refused}"
-    needed = sum(fleet.fewest.devices.values())
-    words = f"{_devices(fleet)} {_do(fleet)}"
+    """Return whether a fleet does, at which price, and what it takes of it or lacks."""
+    if not fleet.does:
+        return _falls_short(fleet)
+    words = f"{fleet.name} {_do(fleet)}"
     if fleet.usd_per_hour is not None:
         words += f" for {number(fleet.usd_per_hour, 3)} USD an hour"
-    if needed < fleet.count:
-        words += f" ({needed} of them suffice)"
+    if len(fleet.groups) > 1:
+        return f"{words} ({_shares(fleet)})"
+    (part,) = fleet.groups
+    if part.fewest and sum(part.fewest.devices.values()) < part.group.count:
+        words += f" ({sum(part.fewest.devices.values())} of them suffice)"
     return words
 
 
+def _falls_short(fleet: StatedFleet) -> str:
+    """Return that a fleet does not do, and how many devices of its kind would, or which of its
+    groups does not.
+    """
+    if len(fleet.groups) > 1:
+        behind = [str(part.group) for part in fleet.serving if not part.does]
+        missed = f"{' and '.join(behind)} miss the SLO" if behind else "none of them has room"
+        return f"{fleet.name} do not do: of {_shares(fleet)}, {missed}"
+    (part,) = fleet.groups
+    if part.most:
+        return not_enough(part.group.count, part.group.device, part.would, part.most)
+    return f"{fleet.name} {_do(fleet)} not do: {part.refused}"
+
+
+def _shares(fleet: StatedFleet) -> str:
+    """Return the share of the requests that each group of a fleet is dealt."""
+    dealt = []
+    for part in fleet.groups:
+        share = whole_share(part.share) if part.share else "nothing"
+        dealt.append(f"{share} to {part.group}")
+    return ", ".join(dealt)
+
+
 def _do(fleet: StatedFleet) -> str:
-    return "does" if fleet.count == 1 else "do"
+    return "does" if sum(part.group.count for part in fleet.groups) == 1 else "do"
 
 
-def _devices(fleet: StatedFleet) -> str:
-    return f"{fleet.count} x {fleet.device}"
-
-
-def _method(fleet: StatedFleet) -> str:
-    """Return what a fleet runs, or why it runs nothing."""
-    if fleet.whole is None:
-        return fleet.refused
-    return f"{fleet.whole.replicas} x {fleet.whole.candidate.name}"
+def _method(part: FleetGroup) -> str:
+    """Return what a group of devices runs, or why it runs nothing."""
+    if part.whole is None:
+        return part.refused
+    return f"{part.whole.replicas} x {part.whole.candidate.name}"
 
 
 def _fleets(compared: StatedFleets) -> Table:
     columns: list[Column[StatedFleet]] = [
-        Column("fleet", _devices),
+        Column("fleet", lambda fleet: fleet.name),
         Column("does", lambda fleet: "yes" if fleet.does else "no"),
         Column("SLO met in runs", lambda fleet: _met(fleet, compared.draws)),
         Column("USD/hour", lambda fleet: number(fleet.usd_per_hour, 3)),
         Column("USD/million tokens", _usd_per_million_tokens),
-        Column("good requests/s", lambda fleet: _with(fleet, goodput_per_s)),
+        Column("good requests/s", lambda fleet: _with(fleet, good_per_s)),
         Column("carries requests/s", _carries),
         Column("limited by", _limited_by),
     ]
@@ -103,15 +151,14 @@ def _met(fleet: StatedFleet, draws: int) -> str:
     return f"{fleet.kept} of {draws}"
 
 
-def _with(fleet: StatedFleet, of: Callable[[Finding], float | None]) -> str:
+def _with(fleet: StatedFleet, of: Callable[[FleetRun], float | None]) -> str:
     """Return a number of a fleet's run, with the interval of its resampled runs."""
     if fleet.whole is None:
         return ""
-    value = of(fleet.whole)
-    return f"{number(value, 3)}{_between(fleet.interval(of), 1.0)}"
+    return f"{number(of(fleet.whole), 3)}{_between(fleet.interval(of))}"
 
 
-def _between(interval: Interval | None, times: float) -> str:
+def _between(interval: Interval | None, times: float = 1.0) -> str:
     if interval is None:
         return ""
     return f" ({number(times * interval.low, 3)} to {number(times * interval.high, 3)})"
@@ -120,31 +167,23 @@ def _between(interval: Interval | None, times: float) -> str:
 def _usd_per_million_tokens(fleet: StatedFleet) -> str:
     if fleet.usd_per_hour is None:
         return ""
-    return _with(fleet, lambda run: run.cost_usd_per_million_tokens if run.expenses else None)
+    return _with(fleet, usd_per_million_tokens)
 
 
 def _carries(fleet: StatedFleet) -> str:
     """Return the rate that a fleet carries, and between what it lies where few requests are
     known.
     """
-    room = fleet.headroom
-    if room is None or room.times is None or fleet.carried_per_s is None:
+    if fleet.carried_per_s is None:
         return "unknown" if fleet.does else ""
-    words = number(fleet.carried_per_s, 3)
-    if room.capped:
-        words = f"at least {words}"
-    if room.interval and room.times:
-        offered = fleet.carried_per_s / room.times
-        low, high = (number(offered * times, 3) for times in room.interval)
-        words += f" ({low} to {high})"
-    return words
+    at_least = "at least " if fleet.capped else ""
+    return f"{at_least}{number(fleet.carried_per_s, 3)}{_between(fleet.carried_between)}"
 
 
 def _limited_by(fleet: StatedFleet) -> str:
     """Return the tightest limit of a fleet, and how much of it is taken."""
     if fleet.whole is None:
-        return fleet.refused
-    tightest = fleet.whole.tightest
-    interval = fleet.interval(strain)
-    between = _between(interval, 100.0)
-    return f"{limit_name(tightest.limit)} at {number(100.0 * tightest.strain, 3)} %{between}"
+        return "; ".join(part.refused for part in fleet.groups if part.refused)
+    tightest = tightest_of(fleet.whole).tightest
+    taken = f"{number(100.0 * tightest.strain, 3)} %{_between(fleet.interval(strain), 100.0)}"
+    return f"{limit_name(tightest.limit)} at {taken}"

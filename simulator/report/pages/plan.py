@@ -53,9 +53,14 @@ from simulator.studies.plan.file import Candidate, NoCandidate, Offer
 from simulator.studies.plan.headroom import MOST_SETTLED, FillingUp, Headroom, filling_up
 from simulator.studies.plan.limits import limit_name
 from simulator.studies.plan.loads import BestUse
-from simulator.studies.plan.question import DEFAULTS
 from simulator.studies.plan.robustness import TWICE, Chance, Sensitivity
-from simulator.studies.plan.search import Finding, Search, devices_in_words, too_few
+from simulator.studies.plan.search import (
+    Finding,
+    Search,
+    devices_in_words,
+    owned_together,
+    too_few,
+)
 from simulator.studies.plan.split_or_not import SplitOrNot, goodput_per_s
 from simulator.studies.plan.study import LawPoint, PlanStudy
 from simulator.studies.plan.throughput import offered_per_s
@@ -113,7 +118,7 @@ def page(study: PlanStudy) -> Page:
     return Page(
         f"Plan {plan.file.name}",
         about=plan.file.about,
-        answer=f"{decided_words(study)}{headline(study.chosen)}",
+        answer=f"{decided_words(study)}{headline(study.chosen)}{all_owned(study)}",
         highlights=list(highlights(study)),
         opening=[
             drawing,
@@ -140,7 +145,8 @@ def standing(study: PlanStudy) -> Standing:
     )
     doubts: list[str] = []
     if study.decision:
-        doubts = list(doubts_by_law(study.decision.fleet.candidate.loaded))
+        fleet_ = study.decision.fleet
+        doubts = list(doubts_by_law(fleet_.candidate.loaded, fleet_.mean_batch))
     more = [Remark(topic, words, THEN) for topic, words in reasons(study)]
     for case in study.sensitivity:
         if case.change == TWICE:
@@ -180,6 +186,21 @@ def headline(chosen: Finding) -> str:
         f"{fleet(chosen)}: {number(chosen.cost_usd_per_hour)} USD per hour, "
         f"{number(chosen.cost_usd_per_million_tokens)} USD per million output tokens."
     )
+
+
+def all_owned(study: PlanStudy) -> str:
+    """Return how many requests a second all the devices that are owned carry, with a blank before
+    it; empty where none are, or nothing is known of it.
+    """
+    carried = []
+    for name, use in study.owned.items():
+        if use.carried_per_s is not None:
+            owned = study.search.plan.file.devices[name].owned
+            at_least = _at_least(use.room)
+            carried.append(f"{owned} x {name} {at_least}{number(use.carried_per_s, 3)}")
+    if not carried:
+        return ""
+    return f" Requests a second within the SLO by all that are owned: {', '.join(carried)}."
 
 
 def highlights(study: PlanStudy) -> Iterator[Highlight]:
@@ -358,6 +379,9 @@ def owned_words(study: PlanStudy) -> str:
             words.append(f"of {offer.owned} x {name} {used} are used and {offer.owned - used} left")
     if not words:
         return ""
+    if len(words) > 1:
+        together = owned_together(plan)
+        words.append(f"for all of them side by side ask --compare {together}")
     return f"{'; '.join(words)}."
 
 
@@ -527,7 +551,7 @@ def _used(use: BestUse) -> str:
 
 def outcome(case: Sensitivity) -> str:
     """Return what becomes of the answer where one thing is harder."""
-    if case.reason.startswith("unknown"):
+    if case.unknown:
         return case.reason
     if case.reason:
         return f"does not apply: {case.reason}"
@@ -592,8 +616,7 @@ def sentences(study: PlanStudy) -> Iterator[str]:
 
 def _unpriced(offers: Mapping[str, Offer]) -> list[str]:
     """Return the devices of which no price is known."""
-    unknown = DEFAULTS["price"]["source"]
-    return [name for name, offer in offers.items() if offer.price_usd_per_hour.source == unknown]
+    return [name for name, offer in offers.items() if not offer.priced]
 
 
 def without_price(name: str) -> str:
@@ -697,7 +720,10 @@ def switched_off(lengths: DraftLengths) -> str:
         batches = [batch for batch, drafted in tokens.items() if not drafted]
         if batches:
             places.append(f"from {min(batches)} requests of {context:,} cached tokens on")
-    advice = "The model never recommends turning speculation off"
+    advice = (
+        "Of as many requests as the cache has room for, the model never recommends turning "
+        "speculation off"
+    )
     if places:
         advice = f"The model recommends turning speculation off {', '.join(places)}"
     return f"{advice} (schedule.csv: draft tokens by batch and context)."

@@ -9,8 +9,9 @@ from simulator.scenario.decision.answer import Decision
 from simulator.scenario.decision.decide import decide
 from simulator.scenario.evaluate import tuned
 from simulator.scenario.uncertain.draws import Drawn
-from simulator.scenario.uncertain.footings import footings, in_words, worth_naming
+from simulator.scenario.uncertain.footings import footings
 from simulator.scenario.uncertain.intervals import intervals_by_law, intervals_data
+from simulator.scenario.uncertain.named import named_doubts
 
 
 class DecidedLaw(NamedTuple):
@@ -38,15 +39,16 @@ def by_law(loaded: Loaded, batch: int | None = None, throughput: float | None = 
     return DecidedLaw(speedup, decision, intervals_data(drawn))
 
 
-def doubts_by_law(loaded: Loaded) -> tuple[str, ...]:
-    """Return the numbers in doubt that change the speed-up of a scenario by law, in words, the
-    largest change first; none where it has no law.
+def doubts_by_law(loaded: Loaded, batch: int | None = None) -> tuple[str, ...]:
+    """Return what is in doubt and changes the speed-up of a scenario by law, in words, the largest
+    change first; none where it has no law. ``batch``: requests that decode together; None: one for
+    every place.
     """
     try:
-        doubted = worth_naming(footings(tuned(loaded), every=False))
+        loaded = tuned(loaded)
+        return named_doubts(loaded, footings(loaded, every=False), batch)
     except BadInput:
         return ()
-    return tuple(map(in_words, doubted))
 
 
 def drawn_speedup(loaded: Loaded, batch: int) -> Drawn:

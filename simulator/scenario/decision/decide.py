@@ -107,7 +107,8 @@ def acceptance_origin(spec: AcceptanceSpec, drawn: bool = False) -> AcceptanceOr
         if spec.stand_in:
             return AcceptanceOrigin("borrowed", recording, "borrowed", drawn)
         return AcceptanceOrigin("recorded", recording, "", drawn)
-    mean = f"{spec.rescale.words} tokens per step, {spec.rescale.source}; bursts of {recording}"
+    of = f" of {spec.rescale.window} draft tokens" if spec.rescale.window else ""
+    mean = f"{spec.rescale.words} tokens per step{of}, {spec.rescale.source}; bursts of {recording}"
     confidence = spec.rescale.confidence
     if spec.stand_in and confidence not in KNOWN:
         return AcceptanceOrigin("borrowed", mean, confidence, drawn)

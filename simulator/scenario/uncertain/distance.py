@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from simulator.core.cost.device import Device
-from simulator.core.cost.engine import Home
+from simulator.core.cost.engine import Engine, Home
 from simulator.core.cost.formats import WEIGHT_BYTES
 from simulator.core.cost.hardware_cost import HardwareCost
 from simulator.core.cost.hull import Hull, doublings, kinds_of
@@ -164,22 +164,66 @@ def _of_device(home: Home, device: Device) -> dict[Axis, float]:
     return found
 
 
+class FarFit(NamedTuple):
+    """Says how far a placement is outside of a fit on one axis."""
+
+    axis: Axis
+    distance: float
+    hull: Hull
+    home: Home | None
+    place: Placement
+
+    def in_words(self, scenario: Scenario, batch: int) -> str:
+        """Return what is outside there, of ``batch`` requests that decode together, and of numbers
+        what the fit saw.
+        """
+        target = scenario.target or self.place
+        device = self.place.device.name
+        rows = rows_of_a_request(scenario.schedule)
+        words: dict[Axis, str] = {
+            "batch": f"batch of {batch:,} beyond {_ends(self.hull.batch)}",
+            "rows": f"{rows} rows a request beyond {_ends(self.hull.rows)}",
+            "ranks": f"{self.place.tensor_parallel} ranks beyond {_ends(self.hull.ranks)}",
+            "kind": "kind of model",
+            "model": f"model {target.model.name}",
+            "format": f"weights in {target.weights}",
+            "drafting": "way to draft",
+            "card": f"card {device}",
+            "architecture": f"architecture of {device}",
+            "maker": f"maker of {device}",
+        }
+        return words[self.axis]
+
+
+def _ends(span: tuple[int, int] | None) -> str:
+    """Return the ends of what a fit saw, in words."""
+    low, high = span or (1, 1)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def farthest_fits(scenario: Scenario, batch: int | None = None) -> dict[Axis, FarFit]:
+    """Return the fits of a scenario's engines and of its method of which it is farthest outside, by
+    axis. Axes on which it is inside of all are left out.
+    """
+    fits: dict[Axis, FarFit] = {}
+    for _, place in placements(scenario):
+        saw = [(place.engine.hull, place.engine.fitted_on)]
+        if scenario.method:
+            saw.append((scenario.method.hull, scenario.method.fitted_on))
+        for hull, home in saw:
+            if hull is None:
+                continue
+            for axis, distance in distances(hull, home, place, scenario, batch).items():
+                if distance and (axis not in fits or distance > fits[axis].distance):
+                    fits[axis] = FarFit(axis, distance, hull, home, place)
+    return fits
+
+
 def farthest(scenario: Scenario, batch: int | None = None) -> dict[Axis, float]:
     """Return how far a scenario is outside of the fits of its engines and of its method, by axis:
     the farthest of them. Axes on which it is inside of all are left out.
     """
-    found: dict[Axis, float] = {}
-    for _, place in placements(scenario):
-        fits = [(place.engine.hull, place.engine.fitted_on)]
-        if scenario.method:
-            fits.append((scenario.method.hull, scenario.method.fitted_on))
-        for hull, home in fits:
-            if hull is None:
-                continue
-            for axis, distance in distances(hull, home, place, scenario, batch).items():
-                if distance:
-                    found[axis] = max(distance, found.get(axis, 0.0))
-    return found
+    return {axis: far.distance for axis, far in farthest_fits(scenario, batch).items()}
 
 
 class Outside(NamedTuple):
@@ -199,6 +243,14 @@ def outside(
     for axis, far in distance.items():
         if axis in growth:
             yield Outside(axis, far * growth[axis].every_pass, far * growth[axis].speculation)
+
+
+def lone_window(engine: Engine) -> int | None:
+    """Return the rows of a request in the one window that an engine was fitted to; None where the
+    fit saw several, or plain decoding.
+    """
+    rows = engine.hull.rows if engine.hull and engine.fit else None
+    return rows[0] if rows and rows[0] == rows[1] > 1 else None
 
 
 def fitted_here(scenario: Scenario) -> list[Placement]:

@@ -27,6 +27,7 @@ from simulator.scenario.uncertain.distance import (
     farthest,
     fitted_here,
     held_by_fits,
+    lone_window,
     outside,
 )
 from simulator.scenario.uncertain.doubts import doubtful, numbers_of, uneven
@@ -38,13 +39,9 @@ from simulator.scenario.uncertain.draws import (
     Drawn,
     Interval,
 )
-from simulator.scenario.uncertain.footings import (
-    footings,
-    in_words,
-    largest_in_words,
-    worth_naming,
-)
+from simulator.scenario.uncertain.footings import footings, largest_in_words
 from simulator.scenario.uncertain.links import slower_all_reduces
+from simulator.scenario.uncertain.named import named_doubts
 
 FIT = "fit of engine "
 """How the name of what the fit of an engine left begins."""
@@ -76,7 +73,7 @@ def run_with_interval(
     result = replace(
         result,
         rests_on=largest_in_words(loaded, doubted),
-        doubts=tuple(map(in_words, worth_naming(doubted))),
+        doubts=named_doubts(loaded, doubted, batch),
         decision=of_run(loaded, result, speedup, doubted, batch),
         intervals=intervals_data(drawn),
     )
@@ -318,14 +315,6 @@ def _by_context(loaded: Loaded, stated: Law) -> dict[str, float]:
     low = scenario.acceptance.model_copy(update={"by_context": falling})
     lowest = law(scenario, loaded.replace(acceptance=low).acceptance())
     return {BY_CONTEXT: log(stated.tpot_s / lowest.tpot_s) / SHARE_DEVIATIONS}
-
-
-def lone_window(engine: Engine) -> int | None:
-    """Return the rows of a request in the one window that an engine was fitted to; None where the
-    fit saw several, or plain decoding.
-    """
-    rows = engine.hull.rows if engine.hull and engine.fit else None
-    return rows[0] if rows and rows[0] == rows[1] > 1 else None
 
 
 def beyond_lone_window(scenario: Scenario, seen: int) -> tuple[float, float]:

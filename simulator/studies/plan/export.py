@@ -27,6 +27,7 @@ from simulator.core.strategies.common.adaptive import (
     stated_windows,
 )
 from simulator.core.strategies.common.capabilities import DraftsChain, beam_of
+from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.writing import csv_text
 from simulator.scenario import Loaded, Scenario, resolved
 from simulator.scenario.evaluate import plain, tuned
@@ -164,12 +165,17 @@ def _best(options: Mapping[int, Loaded], batch: int, context: int) -> int:
 
 
 def exports(
-    finding: Finding, windows: WindowSchedule | None, lengths: DraftLengths, head: str = ""
+    finding: Finding,
+    windows: WindowSchedule | None,
+    lengths: DraftLengths,
+    head: str = "",
+    catalogue: Catalogue | None = None,
 ) -> dict[str, str]:
     """Return text by file name; which of the files there are depends on the strategy and the
     engine.
 
-    ``head`` is the checkpoint of a draft head.
+    ``head`` is the checkpoint of a draft head; where none is stated, the means of ``catalogue`` may
+    name one.
     """
     scenario = replicated(finding.candidate.loaded, finding.replicas).scenario
     files = {"scenario.yaml": yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)}
@@ -183,7 +189,7 @@ def exports(
     if stages:
         files["specpipe.yaml"] = stages
     else:
-        files |= _scripts(scenario, windows, head)
+        files |= _scripts(scenario, windows, head, catalogue)
     return files
 
 
@@ -256,7 +262,9 @@ def _stages(scenario: Scenario) -> str:
     return yaml.safe_dump(settings, sort_keys=False)
 
 
-def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> dict[str, str]:
+def _scripts(
+    scenario: Scenario, windows: WindowSchedule | None, head: str, catalogue: Catalogue | None
+) -> dict[str, str]:
     """Return the script of the program that serves on the engine of the target, by its file's
     name.
     """
@@ -267,8 +275,8 @@ def _scripts(scenario: Scenario, windows: WindowSchedule | None, head: str) -> d
     if name is None:
         return {}
     if scenario.serving.pools:
-        return scripts_apart(name, scenario, ranges, head)
-    script = ENGINES[name].script(scenario, ranges, head)
+        return scripts_apart(name, scenario, ranges, head, catalogue)
+    script = ENGINES[name].script(scenario, ranges, head, catalogue=catalogue)
     return {ENGINES[name].file: script} if script is not None else {}
 
 

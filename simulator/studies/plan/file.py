@@ -62,6 +62,8 @@ class Offer(Frozen):
 
     price_usd_per_hour: Positive
     """Price of one device (USD per hour)."""
+    priced: bool = True
+    """Whether that is its price; false where none is known, and it only counts devices."""
     count: int = Field(gt=0, le=1_000_000)
     """How many there are."""
     owned: int | None = Field(default=None, gt=0, le=1_000_000)
@@ -258,6 +260,8 @@ class Plan:
     """Those of which one replica needs more devices than are owned."""
     apart: tuple[Candidate, ...] = ()
     """Candidates whose prefill and decode may be apart, each as a replica for either."""
+    catalogue: Catalogue = field(default=Catalogue(), repr=False, compare=False)
+    """What its names were found in."""
 
     @property
     def beyond(self) -> Self:
@@ -372,7 +376,7 @@ def combined(document: Document, catalogue: Catalogue) -> Plan:
             else:
                 too_large.append(combination)
                 left_out.append(_more_than_owned(file, document, combination))
-    return Plan(file, tuple(candidates), tuple(left_out), tuple(too_large), tuple(apart))
+    return Plan(file, tuple(candidates), tuple(left_out), tuple(too_large), tuple(apart), catalogue)
 
 
 def _more_than_owned(file: PlanFile, document: Document, candidate: Candidate) -> NoCandidate:

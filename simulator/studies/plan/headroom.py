@@ -121,16 +121,20 @@ class Headroom:
         }
 
 
+class TooShort(BadInput):
+    """Is raised for a log of too few requests to draw more from."""
+
+
 def with_more(loaded: Loaded, factor: float, least_s: float) -> Loaded:
     """Return the scenario with ``factor`` times its traffic, which goes on for ``least_s`` seconds
     at least if it is steady.
 
-    Raises :class:`BadInput` for a log that is too short to tell.
+    Raises :class:`TooShort` for a log that says nothing of more.
     """
     requests = loaded.scenario.requests
     if requests.traffic and requests.count < FEWEST:
         message = f"unknown from {requests_in_words(requests.count)}; it takes {FEWEST}"
-        raise BadInput.at(loaded.scenario.name, message, "requests")
+        raise TooShort.at(loaded.scenario.name, message, "requests")
     drawn = busier(requests, factor, loaded.scenario.seed, least_s)
     if drawn is requests:
         return loaded

@@ -11,9 +11,10 @@ from simulator.scenario.outcome import Outcome
 
 MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "min": 6e4}
 """Units of a time."""
+TIME = r"\s*(?P<time>\d+\.?\d*|\.\d+)\s*(?P<unit>us|ms|s|min)?\s*"
 IN_WORDS = re.compile(
     rf"(?P<metric>{'|'.join(METRICS)})(?P<in_ms>_ms)?[ _]+(?P<percentile>p[\d.]+)"
-    r"\s*(?:<=?|=)\s*(?P<time>\d+\.?\d*|\.\d+)\s*(?P<unit>us|ms|s|min)?"
+    rf"\s*(?:<=?|=){TIME}"
 )
 """A limit as people write it: ``ttft_ms p95 < 500``, ``tpot p99 <= 40ms``."""
 
@@ -31,9 +32,21 @@ def read_limit(text: str) -> LimitInWords | None:
     match = IN_WORDS.fullmatch(text.strip().lower())
     if match is None or bool(match["in_ms"]) == bool(match["unit"]) or not float(match["time"]):
         return None
-    milliseconds = float(match["time"]) * MILLISECONDS[match["unit"] or "ms"]
-    rounded = float(f"{milliseconds:.12g}")
-    return LimitInWords(f"{match['metric']}_ms", match["percentile"], rounded)
+    limit_ms = _in_ms(match["time"], match["unit"] or "ms")
+    return LimitInWords(f"{match['metric']}_ms", match["percentile"], limit_ms)
+
+
+def milliseconds(text: str) -> float | None:
+    """Return a time with its unit (``40ms``) in milliseconds; None for what is none, or 0."""
+    match = re.fullmatch(TIME, text)
+    if match is None or not match["unit"] or not float(match["time"]):
+        return None
+    return _in_ms(match["time"], match["unit"])
+
+
+def _in_ms(time: str, unit: str) -> float:
+    """Return a time in milliseconds, to twelve digits."""
+    return float(f"{float(time) * MILLISECONDS[unit]:.12g}")
 
 
 class MeasuredLimit(NamedTuple):

@@ -219,6 +219,8 @@ def _offered_hardware(
             )
             continue
         entry, offer, words = _hardware(question, name, maker, price or DEFAULTS["price"])
+        if price is None:
+            offer["priced"] = False
         whole = _with_whole_experts(target, entry, catalogue)
         if whole:
             entry["vary"]["target.experts"] = ["sliced", "whole"]

@@ -34,7 +34,7 @@ from simulator.scenario.loading import FEW, written_by
 from simulator.scenario.uncertain.devices import devices, with_slower
 from simulator.scenario.uncertain.draws import SHARE, Interval
 from simulator.studies.plan.file import Candidate, Change
-from simulator.studies.plan.headroom import lasting_s, with_more
+from simulator.studies.plan.headroom import TooShort, lasting_s, with_more
 from simulator.studies.plan.search import Finding, Search, examine, keeps, search
 
 DRAWS = 20
@@ -50,7 +50,9 @@ class Sensitivity:
     holds: bool = False
     """Whether that is still the answer of the plan."""
     reason: str = ""
-    """Why this change does not apply; empty where it does."""
+    """Why this change does not apply, or nothing is known of it; empty where neither is so."""
+    unknown: bool = False
+    """Whether it applies, and the log is too short to tell."""
 
 
 class Chance(NamedTuple):
@@ -173,7 +175,8 @@ def _under(searched: Search, chosen: Finding, name: str, change: Change) -> Sens
     try:
         again = examine(chosen.candidate.changed(change), chosen.replicas)
     except BadInput as error:
-        return Sensitivity(name, None, reason=error.faults[0].message)
+        unknown = isinstance(error, TooShort)
+        return Sensitivity(name, None, reason=error.faults[0].message, unknown=unknown)
     if searched.recommended(again):
         return Sensitivity(name, again, holds=True)
 

@@ -333,6 +333,18 @@ def examine(candidate: Candidate, replicas: int, until: Until = "exceeded") -> F
     )
 
 
+def all_of(fewest: Finding) -> Finding:
+    """Return the run of as many replicas as there are devices for; the fewest that do where more
+    of them would not.
+    """
+    candidate = fewest.candidate
+    most = candidate.sizes[-1]
+    if most == fewest.replicas:
+        return fewest
+    whole = examine(candidate, most, "end")
+    return whole if whole.kept else fewest
+
+
 def keeps(candidate: Candidate, replicas: int, came: list[Request] | None = None) -> bool:
     """Return whether a fleet keeps the SLO; its run ends as soon as that is known.
 
@@ -424,6 +436,12 @@ def devices_in_words(finding: Finding) -> str:
     return " + ".join(f"{count} x {name}" for name, count in finding.devices.items())
 
 
+def owned_together(plan: Plan) -> str:
+    """Return the devices that are owned as one fleet, as it is typed: ``h100_sxm:4+l40s:8``."""
+    offers = plan.file.devices.items()
+    return "+".join(f"{name}:{offer.owned}" for name, offer in offers if offer.owned is not None)
+
+
 def too_few(plan: Plan, name: str, would: Finding | None) -> str:
     """Return that the owned devices of a name do not do, and which number would."""
     offer = plan.file.devices[name]
@@ -489,6 +507,8 @@ def no_answer(
         why = _nothing_to_split(plan) if plan.file.apart == "only" else NONE_OWNED
         field = "devices" if why == NONE_OWNED else "apart"
         return Infeasible.at(plan.file.name, "; ".join([why, *owned]), field)
+    if len(owned) > 1:
+        owned.append(f"for all of them side by side ask --compare {owned_together(plan)}")
     missed = "; ".join(
         (f"{limit_name(limit)} {_in_ms(seconds)} ms, asked {_in_ms(limit.seconds)}")
         for limit, seconds, kept in nearest.measured

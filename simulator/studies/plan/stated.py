@@ -1,28 +1,38 @@
 """Fleets that somebody states, side by side: whether each meets the SLO, what it costs, how many
 good requests a second it serves, and what limits it.
 
-    h100_sxm:4   -> every method within 4   -> the cheapest that does  -> all 4 with that method
-    l40s:8       -> ... none of them does   -> the nearest miss of all 8, and how many would do
+    h100_sxm:4         -> every method within 4 -> the cheapest that does -> all 4 with that method
+    l40s:8             -> ... none of them does -> the nearest miss of all 8, and how many would do
+    h100_sxm:4+l40s:8  -> each with the share of the requests that it serves by law
 
 All of a fleet's devices serve, as far as replicas of its method fill them. Its runs are resampled
 (:mod:`simulator.studies.plan.robustness`); an interval holds ``SHARE`` of the draws.
+
+*Together.* Devices of several kinds are groups that serve beside each other: requests are dealt
+among them by share, and none waits for another group. Where each group keeps the SLO for its share,
+so do all requests together, as no percentile of them is above the largest of the groups'. Shares
+are in proportion to what groups serve by law; a group that then misses the SLO gets none, where the
+others do without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
 
 import numpy as np
 
-from simulator.core.faults import Infeasible
+from simulator.core.faults import BadInput, Infeasible
 from simulator.core.parallel import counted, say
 from simulator.core.plain import PlainData
+from simulator.core.serving.load.busier import busier
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario.uncertain.draws import SHARE, Interval
-from simulator.studies.plan.file import Plan
+from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.limits import limit_name
+from simulator.studies.plan.line.words import CountedGroup
 from simulator.studies.plan.question import (
-    DEFAULTS,
     PlanQuestion,
     called,
     planned,
@@ -32,22 +42,24 @@ from simulator.studies.plan.robustness import DRAWS, resampled_runs
 from simulator.studies.plan.search import (
     NONE_OWNED,
     Finding,
+    all_of,
     enough,
-    examine,
     nearest_miss,
     search,
 )
 from simulator.studies.plan.split_or_not import goodput_per_s
 from simulator.studies.plan.study import finding_data
-from simulator.studies.plan.throughput import offered_per_s
+from simulator.studies.plan.throughput import by_law, offered_per_s
+
+FleetRun = tuple[Finding, ...]
+"""Runs of the groups of a fleet at the same time."""
 
 
 @dataclass(frozen=True)
-class StatedFleet:
-    """Says how one fleet does: so many devices of a name, with the method that suits it best."""
+class FleetGroup:
+    """Says how the devices of one kind in a fleet do, with the method that suits them best."""
 
-    device: str
-    count: int
+    group: CountedGroup
     usd_per_hour: float | None
     """Price of all of them; None where none is known."""
     whole: Finding | None
@@ -59,21 +71,18 @@ class StatedFleet:
     refused: str = ""
     """Why nothing was run; empty where something was."""
     headroom: Headroom | None = None
-    """How many times the traffic of the plan all of them carry; None where they do not do."""
+    """How many times their share of the planned traffic they carry; None where they do not do."""
     draws: tuple[Finding, ...] = ()
     """Resampled runs of all of them."""
     most: int = 0
     """The most devices that were looked at where these do not do."""
+    share: float = 1.0
+    """Share of the requests that they are dealt."""
 
     @property
     def does(self) -> bool:
         """Return whether these devices meet the SLO."""
         return self.fewest is not None
-
-    @property
-    def kept(self) -> int:
-        """Return how many of the resampled runs met the SLO."""
-        return sum(draw.kept for draw in self.draws)
 
     @property
     def carried_per_s(self) -> float | None:
@@ -82,7 +91,110 @@ class StatedFleet:
             return None
         return self.headroom.times * offered_per_s(self.whole.candidate.loaded)
 
-    def interval(self, of: Callable[[Finding], float | None]) -> Interval | None:
+    @property
+    def carried_between(self) -> Interval | None:
+        """Return between what that lies, as few requests are known; None where enough are."""
+        if self.whole is None or self.headroom is None or not self.headroom.interval:
+            return None
+        offered = offered_per_s(self.whole.candidate.loaded)
+        low, high = self.headroom.interval
+        return Interval(offered * low, offered * high)
+
+    def as_data(self) -> PlainData:
+        """Return plain data."""
+        return {
+            "device": self.group.device,
+            "count": self.group.count,
+            "share": self.share,
+            "does": self.does,
+            "cost_usd_per_hour": self.usd_per_hour,
+            "whole": self.whole and finding_data(self.whole),
+            "fewest": self.fewest and finding_data(self.fewest),
+            "would": self.would and finding_data(self.would),
+            "refused": self.refused or None,
+            "carried_per_s": self.carried_per_s,
+            "headroom": self.headroom and self.headroom.as_data(),
+        }
+
+
+@dataclass(frozen=True)
+class StatedFleet:
+    """Says how one fleet does: the groups of devices that it has."""
+
+    groups: tuple[FleetGroup, ...]
+
+    @property
+    def name(self) -> str:
+        """Return how many of which devices it has."""
+        return " + ".join(str(part.group) for part in self.groups)
+
+    @property
+    def serving(self) -> tuple[FleetGroup, ...]:
+        """Return the groups that are dealt requests."""
+        return tuple(part for part in self.groups if part.share)
+
+    @property
+    def does(self) -> bool:
+        """Return whether these devices meet the SLO."""
+        return bool(self.serving) and all(part.does for part in self.serving)
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Return the price of all devices; None where that of some is not known."""
+        prices = [part.usd_per_hour for part in self.groups]
+        known = [price for price in prices if price is not None]
+        return sum(known) if len(known) == len(prices) else None
+
+    @property
+    def whole(self) -> FleetRun | None:
+        """Return the run of all devices; None where a group that serves has none."""
+        runs = [part.whole for part in self.serving if part.whole]
+        return tuple(runs) if runs and len(runs) == len(self.serving) else None
+
+    @property
+    def draws(self) -> list[FleetRun]:
+        """Return the resampled runs, all groups in each."""
+        return list(zip(*(part.draws for part in self.serving), strict=True))
+
+    @property
+    def kept(self) -> int:
+        """Return how many of the resampled runs met the SLO."""
+        return sum(all(run.kept for run in draw) for draw in self.draws)
+
+    @property
+    def capped(self) -> bool:
+        """Return whether it may carry more than was tried."""
+        return any(part.headroom and part.headroom.capped for part in self.serving)
+
+    @property
+    def carried_per_s(self) -> float | None:
+        """Return the requests a second that all devices carry within the SLO, each group as many as
+        it can; None if unknown.
+        """
+        if not self.does:
+            return None
+        carried = [part.carried_per_s for part in self.serving]
+        known = [rate for rate in carried if rate is not None]
+        return sum(known) if len(known) == len(carried) else None
+
+    @property
+    def carried_between(self) -> Interval | None:
+        """Return between what that lies, as few requests are known: the same few in each group;
+        None where enough are.
+        """
+        low = high = 0.0
+        unsure = False
+        for part in self.serving:
+            if part.carried_between:
+                unsure = True
+                low += part.carried_between.low
+                high += part.carried_between.high
+            elif part.carried_per_s is not None:
+                low += part.carried_per_s
+                high += part.carried_per_s
+        return Interval(low, high) if unsure else None
+
+    def interval(self, of: Callable[[FleetRun], float | None]) -> Interval | None:
         """Return between what ``SHARE`` of the resampled runs lie, widened to the run itself; None
         where nothing is known.
         """
@@ -92,6 +204,27 @@ class StatedFleet:
             return None
         low, high = np.quantile(values, [(1.0 - SHARE) / 2.0, (1.0 + SHARE) / 2.0])
         return Interval(min(float(low), itself), max(float(high), itself))
+
+    def as_data(self) -> PlainData:
+        """Return plain data: of a fleet of one kind of device what its group says, too."""
+        data: PlainData = self.groups[0].as_data() if len(self.groups) == 1 else {}
+        intervals: PlainData = {}
+        for name, of in {"goodput_requests_per_s": good_per_s, "tightest_ratio": strain}.items():
+            between = self.interval(of)
+            intervals[name] = between and between._asdict()
+        tightest = self.whole and tightest_of(self.whole).tightest
+        return data | {
+            "fleet": self.name,
+            "does": self.does,
+            "kept_draws": self.kept,
+            "cost_usd_per_hour": self.usd_per_hour,
+            "goodput_requests_per_s": self.whole and good_per_s(self.whole),
+            "carried_per_s": self.carried_per_s,
+            "limited_by": tightest and limit_name(tightest.limit),
+            "tightest_ratio": tightest and tightest.strain,
+            "intervals": intervals,
+            "groups": [part.as_data() for part in self.groups],
+        }
 
 
 @dataclass(frozen=True)
@@ -114,45 +247,73 @@ class StatedFleets:
 
     def as_data(self) -> PlainData:
         """Return plain data."""
-        fleets = []
-        for fleet in self.fleets:
-            fleets.append(_fleet_data(fleet))
+        fleets = [fleet.as_data() for fleet in self.fleets]
         slo = self.plans[0].file.slo.model_dump(exclude_none=True)
         assumed = list(self.assumed)
         return {"slo": slo, "draws": self.draws, "fleets": fleets, "assumed": assumed}
 
 
+def good_per_s(run: FleetRun) -> float | None:
+    """Return the requests a second within the SLO of all groups; None without a run to its end."""
+    rates = [goodput_per_s(finding) for finding in run]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if len(known) == len(rates) else None
+
+
+def strain(run: FleetRun) -> float | None:
+    """Return how much of the tightest limit a fleet takes, as a share; None without a run."""
+    if not all(finding.measured for finding in run):
+        return None
+    return tightest_of(run).tightest.strain
+
+
+def tightest_of(run: FleetRun) -> Finding:
+    """Return the group that takes most of a limit."""
+    return max(run, key=lambda finding: finding.tightest.strain)
+
+
+def usd_per_million_tokens(run: FleetRun) -> float | None:
+    """Return the price of a million output tokens of all groups (USD); None without a run."""
+    usd = 0.0
+    million_tokens = 0.0
+    for finding in run:
+        if finding.expenses is None:
+            return None
+        usd += finding.cost_usd_per_hour
+        million_tokens += finding.cost_usd_per_hour / finding.cost_usd_per_million_tokens
+    return usd / million_tokens
+
+
 def stated_fleets(
     question: PlanQuestion,
-    fleets: Sequence[tuple[str, int]],
+    fleets: Sequence[Sequence[CountedGroup]],
     catalogue: Catalogue,
     overrides: tuple[str, ...] = (),
     seed: int | None = None,
     draws: int = DRAWS,
 ) -> StatedFleets:
-    """Return how each of these fleets, a device and how many of it, does what a question asks.
+    """Return how each of these fleets, of one group of devices or several, does what a question
+    asks.
 
     Raises :class:`BadInput` for a fault of the question, and :class:`Infeasible` where the model
     has room on none of them.
     """
-    stated: list[StatedFleet] = []
-    plans: list[Plan] = []
-    refusals: list[Infeasible] = []
     refuse_prices_of_others(question)
-    for device, count in counted(fleets, "fleets"):
-        asked = replace(question, devices=(device,), owned={device: count})
-        asked = replace(asked, prices=_prices_of(device, question.prices))
+    plans: dict[CountedGroup, Plan | Infeasible] = {}
+    for group in dict.fromkeys(group for fleet in fleets for group in fleet):
+        asked = replace(question, devices=(group.device,), owned={group.device: group.count})
+        asked = replace(asked, prices=_prices_of(group.device, question.prices))
         try:
-            plan, _ = planned(asked, catalogue, overrides, seed)
+            plans[group], _ = planned(asked, catalogue, overrides, seed)
         except Infeasible as error:
-            refusals.append(error)
-            stated.append(StatedFleet(device, count, None, None, refused=error.faults[0].message))
-            continue
-        plans.append(plan)
-        stated.append(_fleet(plan, device, count, draws))
-    if not plans:
-        raise refusals[0]
-    return StatedFleets(tuple(stated), tuple(plans), draws)
+            plans[group] = error
+    with_room = [plan for plan in plans.values() if isinstance(plan, Plan)]
+    if not with_room:
+        raise next(error for error in plans.values() if isinstance(error, Infeasible))
+    stated = []
+    for fleet in counted(fleets, "fleets"):
+        stated.append(_fleet({group: plans[group] for group in fleet}, draws))
+    return StatedFleets(tuple(stated), tuple(with_room), draws)
 
 
 def _prices_of(device: str, prices: Mapping[str, float]) -> dict[str, float]:
@@ -160,71 +321,84 @@ def _prices_of(device: str, prices: Mapping[str, float]) -> dict[str, float]:
     return {name: price for name, price in prices.items() if name in (device, called(device))}
 
 
-def _fleet(plan: Plan, device: str, count: int, draws: int) -> StatedFleet:
+def _fleet(plans: Mapping[CountedGroup, Plan | Infeasible], draws: int) -> StatedFleet:
+    """Return how groups of devices do side by side."""
+    roomy = {group: plan for group, plan in plans.items() if isinstance(plan, Plan)}
+    dealt = _dealt(roomy, draws)
+    if any(not part.does for part in dealt.values()):
+        enough_alone = {group: roomy[group] for group, part in dealt.items() if part.does}
+        if enough_alone:
+            without = _dealt(enough_alone, draws)
+            if all(part.does for part in without.values()):
+                rest = {group: replace(part, share=0.0) for group, part in dealt.items()}
+                dealt = rest | without
+    groups = []
+    for group, plan in plans.items():
+        if isinstance(plan, Infeasible):
+            alone = 1.0 if len(plans) == 1 else 0.0
+            refused = plan.faults[0].message
+            groups.append(FleetGroup(group, None, None, refused=refused, share=alone))
+        else:
+            groups.append(dealt[group])
+    return StatedFleet(tuple(groups))
+
+
+def _dealt(plans: Mapping[CountedGroup, Plan], draws: int) -> dict[CountedGroup, FleetGroup]:
+    """Return how each group does with the share of the requests that it serves by law."""
+    dealt = {}
+    for group, share in _shares(plans).items():
+        plan = plans[group]
+        if share < 1.0:
+            plan = plan.changed(partial(_with_share, share=share))
+        dealt[group] = replace(_group(plan, group, draws), share=share)
+    return dealt
+
+
+def _shares(plans: Mapping[CountedGroup, Plan]) -> dict[CountedGroup, float]:
+    """Return the share of each group in what all of them serve by law, each with the method that
+    serves most; raises :class:`BadInput` where requests come all at once.
+    """
+    if len(plans) <= 1:
+        return dict.fromkeys(plans, 1.0)
+    times = {}
+    for group, plan in plans.items():
+        served = [0.0]
+        for candidate in plan.candidates:
+            if offered_per_s(candidate.loaded) == inf:
+                message = "requests that come one behind the other are not dealt among groups"
+                raise BadInput.at(plan.file.name, f"{message}; compare each alone", "requests")
+            served.extend(by_law(candidate.loaded, most) for most in candidate.sizes[-1:])
+        times[group] = max(served)
+    every = sum(times.values())
+    if not every:  # a replica needs more devices than any group has
+        return dict.fromkeys(plans, 1.0 / len(plans))
+    return {group: served / every for group, served in times.items()}
+
+
+def _with_share(candidate: Candidate, share: float) -> Candidate:
+    """Return a candidate with a share of its requests in a second."""
+    loaded = candidate.loaded
+    dealt = busier(loaded.scenario.requests, share, loaded.scenario.seed)
+    return candidate.changed(lambda whole: whole.replace(requests=dealt))
+
+
+def _group(plan: Plan, group: CountedGroup, draws: int) -> FleetGroup:
     """Return how the devices of a plan, all of one name, do."""
-    say(f"{count} x {device}")
+    say(str(group))
     (offer,) = plan.file.devices.values()
-    price = offer.price_usd_per_hour
-    usd_per_hour = None if price.source == DEFAULTS["price"]["source"] else price.value * count
+    usd_per_hour = None
+    if offer.priced:
+        usd_per_hour = offer.price_usd_per_hour.value * group.count
     searched = search(plan)
     fewest = searched.best or next(iter(searched.by_family.values()), None)
-    if fewest is None:
-        would = next(iter(enough(searched).values()), None)
-        whole = nearest_miss(plan)
-        if whole is None:
-            return StatedFleet(
-                device, count, usd_per_hour, None, None, would, NONE_OWNED, most=offer.count
-            )
+    if fewest is not None:
+        whole = all_of(fewest)
         runs = tuple(resampled_runs(whole, draws))
-        return StatedFleet(
-            device, count, usd_per_hour, whole, None, would, draws=runs, most=offer.count
-        )
-    whole = _all_of(fewest)
-    runs = tuple(resampled_runs(whole, draws))
-    return StatedFleet(
-        device, count, usd_per_hour, whole, fewest, headroom=headroom(whole), draws=runs
-    )
-
-
-def _all_of(fewest: Finding) -> Finding:
-    """Return the run of as many replicas as there are devices for; the fewest that do where more
-    of them would not.
-    """
-    candidate = fewest.candidate
-    most = candidate.sizes[-1]
-    if most == fewest.replicas:
-        return fewest
-    whole = examine(candidate, most, "end")
-    return whole if whole.kept else fewest
-
-
-def strain(finding: Finding) -> float | None:
-    """Return how much of its tightest limit a run takes, as a share; None without a run."""
-    return finding.tightest.strain if finding.measured else None
-
-
-def _fleet_data(fleet: StatedFleet) -> PlainData:
-    """Return a fleet as plain data."""
-    whole = fleet.whole
-    intervals: PlainData = {}
-    for name, of in {"goodput_requests_per_s": goodput_per_s, "tightest_ratio": strain}.items():
-        between = fleet.interval(of)
-        intervals[name] = between and between._asdict()
-    tightest = whole.tightest if whole else None
-    return {
-        "device": fleet.device,
-        "count": fleet.count,
-        "does": fleet.does,
-        "kept_draws": fleet.kept,
-        "cost_usd_per_hour": fleet.usd_per_hour,
-        "whole": whole and finding_data(whole),
-        "fewest": fleet.fewest and finding_data(fleet.fewest),
-        "would": fleet.would and finding_data(fleet.would),
-        "refused": fleet.refused or None,
-        "goodput_requests_per_s": whole and goodput_per_s(whole),
-        "carried_per_s": fleet.carried_per_s,
-        "headroom": fleet.headroom and fleet.headroom.as_data(),
-        "limited_by": tightest and limit_name(tightest.limit),
-        "tightest_ratio": tightest and tightest.strain,
-        "intervals": intervals,
-    }
+        room = headroom(whole)
+        return FleetGroup(group, usd_per_hour, whole, fewest, headroom=room, draws=runs)
+    would = next(iter(enough(searched).values()), None)
+    nearest = nearest_miss(plan)
+    if nearest is None:
+        return FleetGroup(group, usd_per_hour, None, None, would, NONE_OWNED, most=offer.count)
+    runs = tuple(resampled_runs(nearest, draws))
+    return FleetGroup(group, usd_per_hour, nearest, None, would, draws=runs, most=offer.count)

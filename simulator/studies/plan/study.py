@@ -2,7 +2,7 @@
 whole grid.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance
 from simulator.studies.plan.search import (
     Finding,
     Search,
+    all_of,
     enough,
     examine,
     keeps,
@@ -45,6 +46,7 @@ from simulator.studies.plan.search import (
     search,
 )
 from simulator.studies.plan.split_or_not import SplitOrNot, split_data, split_or_not
+from simulator.studies.plan.throughput import offered_per_s
 from simulator.studies.what_if import WhatIf, what_if
 
 FEWER = 1
@@ -64,6 +66,22 @@ class LawPoint(NamedTuple):
     tpot_ms: float
     tokens_per_s: float
     relation: str
+
+
+class OwnedUse(NamedTuple):
+    """Says what all devices of a name that are owned carry together, with the method that meets the
+    SLO on the fewest of them.
+    """
+
+    whole: Finding
+    room: Headroom
+
+    @property
+    def carried_per_s(self) -> float | None:
+        """Return requests a second within the SLO; None where that is not known."""
+        if self.room.times is None:
+            return None
+        return self.room.times * offered_per_s(self.whole.candidate.loaded)
 
 
 class FleetDecision(NamedTuple):
@@ -100,6 +118,8 @@ class PlanStudy:
     """For each device of which those that are owned do not do, the cheapest fleet of more of them
     that would; None where no number does.
     """
+    owned: dict[str, OwnedUse]
+    """What all the devices that are owned carry, by name; without those that do not do."""
     split: SplitOrNot | None
     """The devices of the answer together and split; None where the plan splits nothing."""
     loads: tuple[BestUse, ...]
@@ -192,7 +212,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     decided = _decided([chosen, *searched.by_family.values()])
     head = plan.file.heads.get(chosen.candidate.strategy, "")
     served = verified if verified and is_better(verified, chosen) else chosen
-    exported = exports(served, table, lengths, head)
+    exported = exports(served, table, lengths, head, plan.catalogue)
     laws: list[LawPoint] = []
     for candidate in plan.candidates:
         laws += _laws(candidate)
@@ -211,6 +231,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         rests_on=doubt,
         decision=decided,
         enough=enough(searched),
+        owned=dict(_owned(searched, capacities)),
         split=split_or_not(searched, chosen),
         loads=best_uses(plan, chosen),
         break_even=even,
@@ -254,6 +275,21 @@ def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
     for family, cheapest in counted(searched.by_family.items(), "families"):
         say(f"how much traffic {cheapest.replicas} x {cheapest.candidate.name} carry")
         yield family, headroom(cheapest)
+
+
+def _owned(
+    searched: Search, capacities: Mapping[tuple[str, str], Headroom]
+) -> Iterator[tuple[str, OwnedUse]]:
+    """Yield each device that is owned and does with what all of it carry."""
+    for name, offer in searched.plan.file.devices.items():
+        for family, cheapest in searched.by_family.items():
+            if offer.owned is None or cheapest.candidate.split or {*cheapest.devices} != {name}:
+                continue
+            say(f"how much traffic all {offer.owned} x {name} carry")
+            whole = all_of(cheapest)
+            room = capacities[family] if whole is cheapest else headroom(whole)
+            yield name, OwnedUse(whole, room)
+            break
 
 
 def _cache_costs(searched: Search) -> Iterator[tuple[tuple[str, str], CacheCost]]:
@@ -380,6 +416,8 @@ def owned_data(answered: PlanStudy) -> PlainData:
             continue
         mine = used.get(name, 0)
         data[name] = {"owned": offer.owned, "used": mine, "left": offer.owned - mine}
+        if name in answered.owned:
+            data[name]["carried_per_s"] = answered.owned[name].carried_per_s
         if name in answered.enough:
             would = answered.enough[name]
             data[name]["enough"] = would and would.devices[name]

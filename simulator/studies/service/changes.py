@@ -487,10 +487,6 @@ def _set_memory_share(tried: _Tried, value: Any) -> None:
     _with_room(tried, {"serving.memory.utilisation": value})
 
 
-def _set_places(tried: _Tried, value: Any) -> None:
-    tried.write({"serving.policy.max_requests": value})
-
-
 BUDGETS = ("budget_tokens", "chunk_tokens", "batch_tokens")
 """What policies call the most tokens of a pass."""
 
@@ -515,10 +511,6 @@ def _set_field(path: str) -> Callable[[_Tried, Any], None]:
     return apply
 
 
-def _set_caching(tried: _Tried, value: Any) -> None:
-    tried.write({"serving.memory.prefix_caching": value})
-
-
 def _set_draft(tried: _Tried, value: Any) -> None:
     """Set another draft model, whose acceptance is that of before: nobody measured it."""
     if tried.loaded.scenario.draft is None:
@@ -535,9 +527,15 @@ _WORDS = (
         _set_window,
     ),
     ("tensor_parallel tensor_parallel_size tp_size tp", _set_ranks),
-    ("max_num_seqs max_running_requests max_batch_size np", _set_places),
+    (
+        "max_num_seqs max_running_requests max_batch_size np",
+        _set_field("serving.policy.max_requests"),
+    ),
     ("max_num_batched_tokens chunked_prefill_size max_num_tokens", _set_budget),
-    ("prefix_caching enable_prefix_caching", _set_caching),
+    (
+        "prefix_caching enable_prefix_caching",
+        _set_field("serving.memory.prefix_caching"),
+    ),
     ("gpu_memory_utilization mem_fraction_static", _set_memory_share),
     ("kv_cache_dtype", _set_target("kv_cache")),
     ("weights quantization dtype", _set_target("weights")),

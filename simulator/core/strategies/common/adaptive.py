@@ -21,7 +21,7 @@ from simulator.core.acceptance.sources import Odds
 from simulator.core.numeric import Numbers, stationary
 from simulator.core.quantities import Fraction, Frozen
 from simulator.core.strategies.common.step import Progress, State, intern_chain, intern_progress
-from simulator.core.strategies.common.tiers import TierWindow
+from simulator.core.strategies.common.tiers import BatchSize, TierWindow
 
 GOLDEN = (5**0.5 - 1) / 2
 """Its multiples, less whole numbers, are spread evenly however many are taken."""
@@ -78,8 +78,6 @@ class WindowTable(TabledWindow):
     """Draft tokens from each batch size on."""
 
 
-Requests = Annotated[int, Field(gt=0, le=1_000_000)]
-"""Size of a batch."""
 Drafts = Annotated[int, Field(ge=0, le=1_000_000)]
 """Draft tokens of a window; 0: nothing is drafted."""
 
@@ -94,7 +92,7 @@ class WindowRanges(Frozen):
     """
 
     name: Literal["ranges"] = "ranges"
-    ranges: tuple[tuple[Requests, Requests, Drafts], ...] = Field(min_length=1, max_length=10_000)
+    ranges: tuple[tuple[BatchSize, BatchSize, Drafts], ...] = Field(min_length=1, max_length=10_000)
     """First and last batch of each range, and its draft tokens."""
 
     @model_validator(mode="after")

@@ -23,7 +23,8 @@ from simulator.core.numeric import Numbers
 from simulator.core.quantities import Frozen
 from simulator.core.strategies.common.step import Progress, State
 
-Size = Annotated[int, Field(gt=0, le=1_000_000)]
+BatchSize = Annotated[int, Field(gt=0, le=1_000_000)]
+"""Requests of a batch."""
 Window = Annotated[int, Field(ge=0, le=1_000)]
 UPDATES_OF_A_LAW = 2_000
 """Decisions over which a law takes the shares of windows; the first quarter is left out."""
@@ -102,9 +103,9 @@ class TierWindow(Frozen):
     """
 
     name: Literal["tiers"] = "tiers"
-    tiers: dict[Size, Tier] = Field(default=SGLANG_TIERS, min_length=1)
+    tiers: dict[BatchSize, Tier] = Field(default=SGLANG_TIERS, min_length=1)
     """Tiers by the smallest batch of each; that of the smallest holds below it too."""
-    captured: tuple[Size, ...] = SGLANG_CAPTURED
+    captured: tuple[BatchSize, ...] = SGLANG_CAPTURED
     """Batches for which graphs are captured, in ascending order; larger ones are not padded."""
     ema_alpha: float = Field(default=0.2, gt=0, le=1)
     """Weight of the newest step in the mean of the accepted tokens."""

@@ -15,10 +15,11 @@ import yaml
 from simulator.core.plain import PlainData
 from simulator.core.serving.fields import ReplicaPool
 from simulator.core.serving.fleet.handover import PoolRole
+from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
 from simulator.scenario.pools import pool_scenarios
-from simulator.studies.plan.commands.engines import ENGINES, Ranges, Words, shell_command
+from simulator.studies.plan.commands.engines import ENGINES, Ranges, Served, Words, shell_command
 
 DYNAMO = "dynamo.yaml"
 DYNAMO_SOURCE = (
@@ -133,7 +134,11 @@ def files_apart() -> list[str]:
 
 
 def scripts_apart(
-    engine: str, scenario: Scenario, ranges: Ranges | None, head: str
+    engine: str,
+    scenario: Scenario,
+    ranges: Ranges | None,
+    head: str,
+    catalogue: Catalogue | None = None,
 ) -> dict[str, str]:
     """Return the scripts that serve a scenario whose prefill and decode are apart, by their files'
     names; none where the engine has no options for its roles, or for its way to draft.
@@ -147,13 +152,14 @@ def scripts_apart(
     for pool, alone in pool_scenarios(scenario):
         own = alone.model_copy()
         own.__dict__["lengths"] = scenario.lengths  # also a server for prefill is asked for outputs
-        script = ENGINES[engine].script(own, ranges, head, [program.options(pool.role)])
+        script = ENGINES[engine].script(own, ranges, head, [program.options(pool.role)], catalogue)
         if script is None:
             return {}
         said = f"# {pool.role}; its options: {program.source}\n# {program.note}\n"
         scripts[f"{engine}_{pool.role}.sh"] = said + script
         hosts[pool.role] += [f"{pool.role}-{number + 1}" for number in range(pool.replicas)]
-        workers.append(_worker(engine, program.dynamo, pool, own, ranges, head))
+        served = ENGINES[engine].served(own, ranges, head, catalogue)
+        workers.append(_worker(engine, program.dynamo, pool, served))
     router = shell_command(program.router(hosts["prefill"], hosts["decode"]))
     scripts[f"{engine}_router.sh"] = f"# before all replicas; {program.source}\n{router}"
     scripts[DYNAMO] = _graph(engine, program.dynamo, workers)
@@ -164,12 +170,9 @@ def _worker(
     engine: str,
     dynamo: DynamoWorker,
     pool: ReplicaPool,
-    own: Scenario,
-    ranges: Ranges | None,
-    head: str,
+    served: Served | None,
 ) -> PlainData:
     """Return the replicas of a pool as Dynamo names them."""
-    served = ENGINES[engine].served(own, ranges, head)
     lines = ENGINES[engine].lines(served) if served else []
     options = list(chain.from_iterable(lines))[dynamo.called :]
     if dynamo.model:

@@ -82,11 +82,11 @@ def gguf_checkpoint(place: Placement, formats: Mapping[str, Sequence[str]]) -> S
 
 
 @cache
-def known_head(checkpoints: tuple[str, ...], kind: str) -> str:
-    """Return the first head of a kind that a published mean names for one of these checkpoints;
-    empty for none.
+def known_head(checkpoints: tuple[str, ...], kind: str, catalogue: Catalogue) -> str:
+    """Return the first head of a kind that a published mean names for one of these checkpoints, of
+    the user's own means and then of the shipped ones; empty for none.
     """
-    for target, mean in published(Catalogue()):
+    for target, mean in published(catalogue):
         if target in checkpoints and mean.method == kind and "/" in mean.draft:
             return mean.draft
     return ""

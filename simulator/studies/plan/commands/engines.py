@@ -13,6 +13,7 @@ from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
 from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
 from simulator.core.strategies.common.capabilities import DraftsChain, drafting_of
+from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.shell import Comment
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
@@ -174,11 +175,13 @@ class ServingProgram:
         ranges: Ranges | None = None,
         head: str = "",
         behind: Sequence[Words] = (),
+        catalogue: Catalogue | None = None,
     ) -> str | None:
         """Return the script that serves a scenario, with further lines ``behind`` its command; None
-        for a way to draft that the program has no options for.
+        for a way to draft that the program has no options for. ``catalogue``: whose means may name
+        a head.
         """
-        served = self.served(scenario, ranges, head)
+        served = self.served(scenario, ranges, head, catalogue)
         if served is None:
             return None
         lossy = scenario.acceptance.rule
@@ -187,7 +190,13 @@ class ServingProgram:
         command = shell_command([*lines, *behind])
         return "".join(f"# {line}\n" for line in self._comments(served)) + command
 
-    def served(self, scenario: Scenario, ranges: Ranges | None, head: str) -> Served | None:
+    def served(
+        self,
+        scenario: Scenario,
+        ranges: Ranges | None,
+        head: str,
+        catalogue: Catalogue | None = None,
+    ) -> Served | None:
         """Return a scenario with what the program calls things; None for a way to draft that it has
         no options for.
         """
@@ -201,7 +210,7 @@ class ServingProgram:
         drafted = scenario.draft if kind == "draft_model" else None
         named = head
         if kind in HEADS and not named:
-            head = known_head(target.model.huggingface, kind)
+            head = known_head(target.model.huggingface, kind, catalogue or Catalogue())
         return Served(
             scenario=scenario,
             target=target,
