@@ -5,6 +5,8 @@ many clients a server then serves.
 from __future__ import annotations
 
 from math import isclose
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,9 +15,18 @@ from hypothesis import assume, given, strategies as st
 from simulator import law as law_of, run
 from simulator.cli.main import main
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
-from simulator.core.cost.rows import Rows
+from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
-from simulator.core.strategies.common.step import Kind, Lanes, State
+from simulator.core.strategies.common.ahead import AheadDurations
+from simulator.core.strategies.common.step import (
+    ABSENT,
+    Admission,
+    Kind,
+    Lanes,
+    Progress,
+    State,
+)
+from simulator.core.strategies.common.traits import Needs
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import Span, World
 from simulator.papers.edge_sd.strategy import (
@@ -24,6 +35,7 @@ from simulator.papers.edge_sd.strategy import (
     more_clients,
 )
 from simulator.scenario import load
+from tests.ledger import PROMPT, Ledger, booked, near, states as with_contexts
 
 HARDWARE = "edge_qwen3_32b_h100_m4_max"
 FAR = StatedDurations(target_ms=20.0, draft_step_ms=3.0, rv_fv_ms=10.0)
@@ -153,8 +165,8 @@ def test_beyond_the_drafting_window_it_pays_for_no_acceptance(
 ) -> None:
     """A round trip longer than gamma passes of the draft: never sooner than from the server."""
     assume(trip_s >= longest_round_trip_s(gamma * draft_s, target_s, 0.0, 1))
-    near = at_the_server_s(gamma, draft_s, target_s, kept)
-    assert at_a_distance_s(gamma, draft_s, target_s, trip_s, kept) >= near * (1 - 1e-9)
+    served_s = at_the_server_s(gamma, draft_s, target_s, kept)
+    assert at_a_distance_s(gamma, draft_s, target_s, trip_s, kept) >= served_s * (1 - 1e-9)
 
 
 @given(
@@ -172,9 +184,9 @@ def test_the_longest_round_trip_is_where_the_laws_cross(
     lost = 1.0 - kept ** (gamma + 1)
     trip_s = longest_round_trip_s(gamma * draft_s, target_s, lost, clients) + off_s
     assume(trip_s >= 0.0 and target_s + trip_s >= (gamma + 1) * draft_s)
-    far = at_a_distance_s(gamma, draft_s, target_s, trip_s, kept, clients)
-    near = at_the_server_s(gamma, draft_s, target_s, kept)
-    assert (far < near) is (off_s < 0.0) or isclose(far, near, rel_tol=1e-9)
+    apart_s = at_a_distance_s(gamma, draft_s, target_s, trip_s, kept, clients)
+    served_s = at_the_server_s(gamma, draft_s, target_s, kept)
+    assert (apart_s < served_s) is (off_s < 0.0) or isclose(apart_s, served_s, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize(("kept", "said_ms"), [(1.0, 80.0), (0.97, 60.8), (0.8, 10.7)])
@@ -185,11 +197,11 @@ def test_a_sweep_over_round_trips_crosses_within_a_millisecond(kept: float, said
     lost = 1.0 - kept**9
     longest_s = longest_round_trip_s(0.080, 0.090, lost, 1)
     assert 1e3 * longest_s == pytest.approx(said_ms, abs=0.1)
-    near = at_the_server_s(8, 0.010, 0.090, kept)
+    served_s = at_the_server_s(8, 0.010, 0.090, kept)
     pays = [
         trip_ms
         for trip_ms in range(1, 201)
-        if at_a_distance_s(8, 0.010, 0.090, trip_ms * 1e-3, kept) < near
+        if at_a_distance_s(8, 0.010, 0.090, trip_ms * 1e-3, kept) < served_s
     ]
     assert pays == list(range(1, len(pays) + 1))
     assert abs(len(pays) - said_ms) <= 1.0
@@ -270,3 +282,112 @@ def test_the_page_of_the_law_says_how_far_away_a_client_may_be() -> None:
     assert done.exit_code == 0, done.output
     assert "longest round trip" in done.stdout
     assert "times as many clients" in done.stdout
+
+
+# ---- steps by hand
+
+
+def test_a_step_of_two_turns_with_a_client_that_waits_and_a_prompt() -> None:
+    """A row takes the server 1 s and a client 0.1 s. Six tokens are read beside the window of the
+    first turn; a device of a client reads them in 1.5 s and writes three tokens.
+    """
+    strategy, ledger = EdgeSD(gamma=2, groups=2), Ledger()
+    batch = with_contexts(strategy, (10, 3), (20, 1), (30, 1))
+    batch[2].ready = False
+    step = strategy.compose(batch, PROMPT)
+    assert step.kind == Kind("step", 2, waiting=1, prompts=1)
+    assert step.loads == (Rows.decode(3, 10, 1), Rows.decode(3, 20, 1))
+    assert (step.redraft_kv_tokens, step.prompts) == (30, PROMPT)
+    t = strategy.durations(ledger, step)
+    assert t._asdict() == {
+        "target": near(9.0),
+        "others": near(3.0),
+        "draft": near(1.5 + 3 * 0.1),
+        "down": near(0.012),
+        "up": near(0.012),
+    }
+    assert ("draft", Rows(1, 1, 1, 22, 22), "window") in ledger.asked  # of 66 tokens a third
+    assert ("prefill", "draft", PROMPT) in ledger.asked
+    spans = [
+        ("draft", 0, near(1.8), "draft ahead"),
+        ("target", 0, near(9.0), "verify"),
+        ("rendezvous", near(9.0), near(9.012), "verdicts"),
+        ("target", near(9.0), near(12.0), "verify others"),
+        ("rendezvous", near(9.012), near(9.024), "windows"),
+    ]
+    assert booked(strategy, t, step.kind) == (spans, near(12.0))
+    assert strategy.step_seconds(t, step.kind) == near(12.0)
+    assert strategy.settle(batch) == [
+        Progress(3, 3, 3, 3),
+        Progress(2, 2, 1, 3, missed=True),
+        ABSENT,
+    ]
+    assert [(state.context, state.ready) for state in batch] == [
+        *((13, True), (22, False), (30, True))
+    ]
+
+
+def test_where_no_window_is_at_hand_a_step_is_their_drafting() -> None:
+    strategy, ledger = EdgeSD(gamma=2), Ledger()
+    kind = Kind("step", 0, waiting=2)
+    step = strategy.step(kind, 50)
+    assert (step.rows, step.redraft_kv_tokens, step.loads) == (NO_ROWS, 100, ())
+    t = strategy.durations(ledger, step)
+    assert t == AheadDurations(0.0, 0.0, near(0.2), 0.0, 0.0)
+    assert ledger.asked == [("draft", Rows(1, 1, 1, 50, 50), "window")]
+    assert booked(strategy, t, kind) == (
+        [("draft", 0, near(0.2), "draft"), ("rendezvous", near(0.2), near(0.2), "windows")],
+        near(0.2),
+    )
+    sent = t._replace(up=0.5)
+    assert strategy.step_seconds(sent, kind) == near(0.7)
+    waits = EdgeSD(gamma=2, ahead=False)
+    assert waits.durations(ledger, step).up == near(0.012)
+    assert waits.lost(odds_of(Rates((0.5,)), None)) == 0.0
+
+
+def test_first_windows_are_sent_behind_the_prompts() -> None:
+    strategy, ledger = EdgeSD(gamma=2), Ledger()
+    admitted = strategy.admission(ledger, PROMPT, 2, 6)
+    assert admitted == Admission(near(3.0), near(1.5), near(0.2 + 0.012))
+    assert ledger.asked[-1] == ("draft", Rows(1, 1, 1, 4, 4), "window")
+    assert strategy.admission(Ledger(), PROMPT) == Admission(near(3.0), near(1.5), 0.0)
+    assert strategy.open(Cycle((1,)).cursor(0, None), 7, False).ready is False
+    assert strategy.needs == Needs(draft_model=True, draft_steps=3, cache_tokens=6, rows=3)
+    assert (strategy.drafted_together(9), strategy.caches_of_draft) == (1, 0.0)
+    assert strategy.draft_devices(9) == 9.0
+
+
+def test_the_example_of_the_edge_takes_turns() -> None:
+    """Two clients: two passes of 18 ms are as long as one with both ways and longer than drafts."""
+    example = EdgeSD.example()
+    strategy = example.strategy
+    assert isinstance(strategy, EdgeSD)
+    assert (strategy.gamma, strategy.turns, strategy.writes_ahead) == (4, 2, True)
+    odds = odds_of(Rates((1.0,)), None)
+    (one, two) = [strategy.law(example.cost_of(strategy), odds, clients, 9) for clients in (1, 2)]
+    assert (one.step_s, two.step_s) == (near(0.030), near(0.036))
+    assert one.tokens_per_step == near(5.0)
+
+
+def test_a_draft_that_shares_memory_or_lane_gives_a_bound() -> None:
+    strategy = EdgeSD()
+    shares = {Kind("step", 1): 1.0}
+    claims = [
+        str(strategy.claim(Ledger(contention=contention), 1, 9, shares, one_lane))
+        for contention, one_lane in ((1.0, False), (1.5, False), (1.0, True), (1.5, True))
+    ]
+    bound = "lower bound: target and draft share one lane and cannot overlap"
+    assert claims == [
+        *("exact", "lower bound: a draft elsewhere shares no memory with the target", bound, bound)
+    ]
+
+
+def test_a_guess_has_to_be_recorded_too() -> None:
+    recorded: Any = SimpleNamespace(window=5)
+    assert EdgeSD(gamma=4)._unrecorded(recorded) is None
+    assert EdgeSD(gamma=5)._unrecorded(recorded) == (
+        "gamma",
+        "knows windows of up to 5 draft tokens, and the guess behind 5 is one more; set "
+        "strategy.gamma=4",
+    )

@@ -7,9 +7,13 @@ import pytest
 from simulator import law
 from simulator.core.acceptance.sources import Rates, odds_of
 from simulator.core.cost.durations import ByLoad
+from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.strategies.common.ahead import AheadDurations
+from simulator.core.strategies.common.step import Kind
 from simulator.papers.specactor.strategy import SpecActor
 from simulator.scenario import load
+from tests.ledger import PROMPT, Ledger, near, states as with_contexts
 
 BY_ROWS = StatedDurations(
     target_ms=20.0, draft_step_ms=ByLoad(base_ms=2.0, sequence_ms=0.5), rv_fv_ms=0.5
@@ -68,3 +72,33 @@ def test_more_verifiers_make_the_drafter_the_longer_side(clients: int, slower: b
         for verifiers in (1, 8)
     ]
     assert (steps[1] > 1.05 * steps[0]) is slower
+
+
+# ---- steps by hand
+
+
+def test_a_drafter_has_its_part_of_prompts_and_messages() -> None:
+    """Three verifiers and two drafters: of two requests at a verifier a drafter writes for three,
+    in three passes of 0.3 s, and of a prompt of six tokens at either verifier it reads two.
+    """
+    strategy, ledger = SpecActor(gamma=2, drafters=2, verifiers=3), Ledger()
+    batch = with_contexts(strategy, (10, 3), (20, 1))
+    step = strategy.compose(batch, PROMPT)
+    assert step.kind == Kind("step", 2, prompts=1)
+    t = strategy.durations(ledger, step)
+    assert t == AheadDurations(near(12.0), 0.0, near(0.25 * 12 + 3 * 0.3), near(0.036), near(0.036))
+    assert ("draft", Rows(3, 3, 3, 54, 54), "window") in ledger.asked  # 36 tokens and half of them
+    assert (strategy.caches_of_draft, strategy.draft_devices(9)) == (1.5, pytest.approx(2 / 3))
+    assert strategy.sharing_targets == 3
+    assert SpecActor(drafters=2, verifiers=4).sharing_targets == 2
+
+
+def test_the_example_of_decoupled_servers_is_bound_by_its_drafters() -> None:
+    """Four passes of 5.5 ms are longer than one of 18 ms with 0.2 ms each way."""
+    example = SpecActor.example()
+    strategy = example.strategy
+    assert isinstance(strategy, SpecActor)
+    assert (strategy.drafters, strategy.verifiers) == (2, 3)
+    odds = odds_of(Rates((1.0,)), None)
+    law = strategy.law(example.cost_of(strategy), odds, 1, 9)
+    assert (law.step_s, law.tokens_per_step) == (near(0.022), near(4.0))
