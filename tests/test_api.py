@@ -78,6 +78,29 @@ def test_a_loaded_scenario_runs_as_it_is() -> None:
         simulator.load("durations_only", {"strategy.gama": 3})
 
 
+def test_whoever_reads_a_file_anew_takes_no_loaded_scenario() -> None:
+    loaded = simulator.load("durations_only", SMALL)
+    calls = (
+        lambda: simulator.sweep(loaded, ["strategy.gamma=1,2"]),
+        lambda: simulator.compare(loaded, "durations_only"),
+        lambda: simulator.study("batches", loaded),
+    )
+    for call in calls:
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert len(str(raised.value)) < 300
+        assert "name or the file of a scenario, got Loaded" in str(raised.value)
+
+
+def test_a_recording_is_asked_for_another_of_its_drafters() -> None:
+    trace = "scenarios/traces/six_flavours_greedy.npz"
+    second = simulator.trace(f"{trace}:plain")
+    assert second.to_dict() == simulator.trace("six_flavours_greedy:plain").to_dict()
+    assert second.to_dict() != simulator.trace(trace).to_dict()
+    with pytest.raises(BadInput, match="no drafter 'plane'; did you mean 'plain'"):
+        simulator.trace(f"{trace}:plane")
+
+
 def test_a_sweep_is_a_table_of_its_points(tmp_path: Path) -> None:
     axes = {"durations.draft_ms": [6, 12], "acceptance.rate": [0.5, 0.9]}
     result = simulator.sweep(
@@ -159,6 +182,8 @@ def test_a_notebook_shows_answer_table_and_picture() -> None:
     assert result.picture("timeline")._repr_svg_().startswith("<")
     with pytest.raises(KeyError, match="no picture is called 'nothing'"):
         result.picture("nothing")
+    with pytest.raises(KeyError, match="draws no picture; to_frame"):
+        simulator.law("durations_only").picture()
     assert simulator.law("durations_only")._repr_html_().count("<table") == 1
 
 

@@ -22,6 +22,19 @@ Folder: TypeAlias = str | Path | None
 """A catalogue of the user's own, which is searched before the shipped one."""
 
 
+def name_of(source: object) -> str:
+    """Return the name or file of a scenario as text; raises TypeError for anything else, as one
+    that is loaded.
+    """
+    if isinstance(source, str | Path):
+        return str(source)
+    raise TypeError(
+        f"expected the name or the file of a scenario, got {type(source).__name__}; only run and "
+        "law take one that is loaded. A strategy of your own is named once its package is "
+        "installed (docs/how-to/own_strategy.md)"
+    )
+
+
 def lines(overrides: Overrides) -> tuple[str, ...]:
     """Return overrides as ``key=value``, with values as YAML."""
     if isinstance(overrides, Mapping):

@@ -13,6 +13,7 @@ from simulator.core.acceptance.iid import every_drafter
 from simulator.core.acceptance.statistics import Statistics, statistics
 from simulator.inputs.shell import command_line
 from simulator.inputs.traces.file import read
+from simulator.inputs.traces.named import named
 from simulator.report.pages.iid import page as iid_page
 
 
@@ -20,11 +21,11 @@ def trace(name: str | Path, *, seed: int = 0, catalogue: Folder = None) -> Resul
     """Return the numbers of a recording, by name or path: its tokens per step by window, hits, run
     lengths, drafters.
 
-    ``seed`` draws the acceptance of a sampled recording. Raises :class:`BadInput` for a file that
+    ``NAME:DRAFTER`` is that of a drafter other than the first. ``seed`` draws the acceptance of a sampled recording. Raises :class:`BadInput` for a file that
     is no recording.
     """
-    path = shelves(catalogue).names("trace").get(str(name), Path(name))
-    numbers = statistics(read(path), seed=seed)
+    _, recorded = named(str(name), shelves(catalogue))
+    numbers = statistics(recorded, seed=seed)
 
     def frame() -> pd.DataFrame:
         rows = []

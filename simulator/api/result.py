@@ -95,9 +95,10 @@ class Result(Generic[Value]):
         for figure in figures:
             if name in figure.file:
                 return Picture(figure.svg)
-        raise KeyError(
-            f"no picture is called '{name}'; there are {[figure.file for figure in figures]}"
-        )
+        files = [figure.file for figure in figures]
+        if not files:
+            raise KeyError("this result draws no picture; to_frame().plot() draws one of its table")
+        raise KeyError(f"no picture is called '{name}'; there are {files}")
 
     def save(self, path: str | Path) -> Path:
         """Write the result and return where it is.

@@ -12,7 +12,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from simulator.api.asked import Folder, Overrides, lines
+from simulator.api.asked import Folder, Overrides, lines, name_of
 from simulator.api.result import Result
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
@@ -229,13 +229,14 @@ def study(
 
     ``name`` is the command of a study (``batches``, ``load``, ... of :func:`study_names`, those of
     papers among them); ``options`` are those of the command, with underscores. Raises ValueError
-    for an unknown study, which names all there are, and as :func:`load`.
+    for an unknown study, which names all there are, TypeError for a scenario that is loaded
+    already, and as :func:`load`.
     """
     names = study_names()
     if name not in names:
         raise ValueError(f"there is no study '{name}'; there are {', '.join(names)}")
     folders = (Path(catalogue),) if catalogue else ()
-    asked = Asked(tuple(map(str, scenarios)), lines(overrides), seed, folders)
+    asked = Asked(tuple(map(name_of, scenarios)), lines(overrides), seed, folders)
     value = computed(name, asked, options)
     if options or catalogue:
         command = ""
@@ -291,7 +292,7 @@ def compare(
     compared with A.
 
     An override may name a single scenario by its letter: ``["B:strategy.gamma=5"]``. Raises as
-    :func:`load`.
+    :func:`study`.
     """
     result = study("compare", *scenarios, overrides=overrides, seed=seed, catalogue=catalogue)
     comparison: Comparison = result.value

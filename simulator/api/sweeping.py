@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from simulator.api.asked import Folder, Overrides, lines, shelves
+from simulator.api.asked import Folder, Overrides, lines, name_of, shelves
 from simulator.api.result import Result
 from simulator.inputs.shell import command_line
 from simulator.report.pages import sweep as sweep_pages
@@ -32,11 +32,13 @@ def sweep(
 
     ``axes`` maps a dotted field to its values, or holds lines as after ``--axis``. ``evaluate`` is
     one of the words of ``--evaluate``. Points are kept in ``store``, an SQLite file with which a
-    later call goes on; without one they are not kept. Raises :class:`BadInput` for a field that
-    does not exist.
+    later call goes on; without one they are not kept. A sweep of the catalogue says which
+    pictures it draws; of any other ``to_frame().plot()`` draws one. Raises :class:`BadInput` for a
+    field that does not exist, TypeError for a scenario that is loaded already.
     """
+    scenario = name_of(name)
     given = read_study(
-        str(name), shelves(catalogue), lines(overrides), _axes(axes), seed, evaluate=evaluate
+        scenario, shelves(catalogue), lines(overrides), _axes(axes), seed, evaluate=evaluate
     )
     with _place(store) as path:
         with writing(path) as database, crew(workers) as hired:
@@ -46,7 +48,7 @@ def sweep(
     words = [word for axis in _axes(axes) for word in ("--axis", axis)] + (
         ["--evaluate", evaluate] if evaluate else []
     )
-    command = command_line("sweep", [str(name)], lines(overrides), seed, words)
+    command = command_line("sweep", [scenario], lines(overrides), seed, words)
 
     return Result(
         points,

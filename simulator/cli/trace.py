@@ -14,7 +14,7 @@ from simulator.cli import options
 from simulator.cli.bank import advise, list_
 from simulator.cli.options import Names, Paths, answer, faults_as_lines
 from simulator.cli.record import record
-from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.faults import BadInput, Fault
 from simulator.inputs import reading, writing
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import readable
@@ -360,23 +360,9 @@ def _written(path: str) -> str:
 
 
 def _open(name: str, own: Paths) -> tuple[Path, Trace]:
-    """Return the path and the trace of a name or file; ``NAME:DRAFTER`` chooses a drafter other
-    than the first.
-    """
-    from simulator.inputs.traces.file import read
+    from simulator.inputs.traces.named import named
 
-    name, _, drafter = name.partition(":")
-    path = Path(name)
-    if "/" not in name and path.suffix != ".npz":
-        names = Catalogue(own).names("trace")
-        if name not in names:
-            raise BadInput.at(name, f"there is no trace of this name{did_you_mean(name, names)}")
-        path = names[name]
-    opened = read(path)
-    if drafter and drafter not in opened.drafters:
-        meant = did_you_mean(drafter, opened.drafters)
-        raise BadInput.at(name, f"this trace has no drafter '{drafter}'{meant}")
-    return path, opened.drafted_by(drafter or "draft")
+    return named(name, Catalogue(own))
 
 
 def _lines(source: str, may_be_numbers: bool) -> list[str]:
