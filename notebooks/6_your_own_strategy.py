@@ -125,7 +125,7 @@ class EagerDrafting(ChainStrategy[Durations]):
         return overlap + durations.redraft
 
     def kinds(self, odds, requests):
-        whole = float(odds(self.gamma).accepted[-1])
+        whole = odds(self.gamma).accepted[-1]  # an array, where a report asks for many rates
         return {Kind("hit", 1): whole, Kind("miss", 1, redrafts=1): 1.0 - whole}
 
     def settle(self, states):

@@ -11,6 +11,7 @@ from simulator.report.law_claims import headline, law_data, law_sentence, on_pag
 
 CLOSE = LawCheck("mine", "replay, tokens", "batch 1, 0 kept", EXACT, 2.0, 2.0 + 1e-10)
 STEP = LawCheck("mine", "simulation, step", "batch 8, 2 kept", EXACT, 0.1, 0.052)
+MIX = LawCheck("mine", "share of steps", "batch 1, kind hit", EXACT, 0.25, 0.2, slack=0.02)
 TOKENS = LawCheck("mine", "replay, tokens", "batch 1, 0 kept", Claim("upper_bound"), 2.5, 3.0)
 
 
@@ -30,6 +31,11 @@ TOKENS = LawCheck("mine", "replay, tokens", "batch 1, 0 kept", Claim("upper_boun
             ExampleVerdict("mine", (), 9, STEP, 2),
             "mine: FAIL in 2 of 9 numbers: the law claims to be exact; worst is simulation, step "
             "(batch 8, 2 kept): 100 ms by law, 52 ms by the process (+92.3 %)",
+        ),
+        (
+            ExampleVerdict("mine", (), 9, MIX, 1),
+            "mine: FAIL in 1 of 9 numbers: the law claims to be exact; worst is share of steps "
+            "(batch 1, kind hit): 25 % by law, 20 % by the process (+25 %)",
         ),
         (
             ExampleVerdict("mine", (), 9, TOKENS, 1),

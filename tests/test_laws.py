@@ -14,6 +14,7 @@ from simulator import law as law_of
 from simulator.core.acceptance.sources import Cycle, Odds, Rates
 from simulator.core.cost.rows import Phase, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
+from simulator.core.faults import BadInput
 from simulator.core.quantities import Ranged
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.policies import (
@@ -42,8 +43,9 @@ from simulator.core.strategies.common.token_tree import TokenTree
 from simulator.core.strategies.tree_sd import TreeSD
 from simulator.core.strategies.vanilla_sd import VanillaSD
 from simulator.core.world import World
-from simulator.evidence.law_check import check_example, verdict_on
+from simulator.evidence.law_check import check_example, check_mix, verdict_on
 from simulator.papers.mirror_sd import MirrorSD, exposed_draft
+from simulator.papers.pearl.strategy import Pearl
 from simulator.papers.speculative_streaming.strategy import SpeculativeStreaming
 from simulator.report.law_claims import law_sentence
 
@@ -147,8 +149,16 @@ factors = st.lists(st.one_of(st.just(0.0), st.floats(0.05, 20.0)), min_size=1, m
 @example([1.0])
 def test_every_law_keeps_its_claim_on_its_example(name: str, factors: list[float]) -> None:
     """Law, replay and timeline at 1e-9, for whatever strategy there is: nothing is listed here."""
-    verdict = verdict_on(strategies()[name].example().scaled(factors))
+    verdict = verdict_on(strategies()[name].example().scaled(factors), drawn=False)
     assert not verdict.disagreement, law_sentence(verdict)
+
+
+@pytest.mark.parametrize("name", list(strategies()))
+def test_every_law_has_the_mix_of_steps_that_chance_brings(name: str) -> None:
+    checks = list(check_mix(strategies()[name].example()))
+    assert not any(check.disagreement for check in checks), checks
+    if name in ("pearl", "saguaro", "specpipe"):
+        assert {check.way.partition(",")[0] for check in checks} == {"share of steps"}
 
 
 @pytest.mark.parametrize("name", list(strategies()))
@@ -159,6 +169,35 @@ def test_every_example_holds_steps_from_rest_or_in_flight_a_replay_and_a_simulat
     ways = {check.way.partition(",")[0] for check in checks}
     assert ways >= {"simulation", "replay"}
     assert "step from rest" in ways or strategies()[name].traits.staged
+
+
+class WrongMix(Pearl):
+    """Its mix of steps is right where all or none of a window is kept, and nowhere between."""
+
+    name: Literal["wrong_mix"] = "wrong_mix"
+
+    def post_share(self, odds: Any, window: int) -> Any:
+        return odds(window).accepted[-1]
+
+
+class OneNumber(Pearl):
+    """Its mix of steps knows one acceptance rate at a time."""
+
+    name: Literal["one_number"] = "one_number"
+
+    def post_share(self, odds: Any, window: int) -> Any:
+        return float(odds(window).accepted[-1])
+
+
+def test_a_wrong_mix_of_steps_is_caught_by_chance() -> None:
+    verdict = verdict_on(WrongMix.example())
+    assert verdict.disagreement
+    assert "share of steps (batch 1, chance 0." in law_sentence(verdict)
+
+
+def test_kinds_have_to_take_arrays_or_say_that_they_do_not() -> None:
+    with pytest.raises(BadInput, match=r"one_number: kinds fails .* leave out float\(\)"):
+        verdict_on(OneNumber.example())
 
 
 class Twice(VanillaSD):

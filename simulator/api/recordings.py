@@ -21,8 +21,8 @@ def trace(name: str | Path, *, seed: int = 0, catalogue: Folder = None) -> Resul
     """Return the numbers of a recording, by name or path: its tokens per step by window, hits, run
     lengths, drafters.
 
-    ``NAME:DRAFTER`` is that of a drafter other than the first. ``seed`` draws the acceptance of a sampled recording. Raises :class:`BadInput` for a file that
-    is no recording.
+    ``NAME:DRAFTER`` is that of a drafter other than the first. ``seed`` draws the acceptance of a
+    sampled recording. Raises :class:`BadInput` for a file that is no recording.
     """
     _, recorded = named(str(name), shelves(catalogue))
     numbers = statistics(recorded, seed=seed)

@@ -30,7 +30,10 @@ def law_sentence(verdict: ExampleVerdict, failed: str = "FAIL") -> str:
             f"{strategy}: the law keeps its claim in {verdict.compared} numbers; the largest gap "
             f"is {_size(worst)}"
         )
-    if "step" in worst.way:
+    if "share" in worst.way:
+        by_law = f"{worst.law * 100:.3g} %"
+        by_process = f"{worst.process * 100:.3g} %"
+    elif "step" in worst.way:
         by_law = f"{worst.law * 1e3:.6g} ms"
         by_process = f"{worst.process * 1e3:.6g} ms"
     else:
