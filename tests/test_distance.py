@@ -282,7 +282,7 @@ def test_the_distance_is_named_where_it_is_among_the_largest_doubts() -> None:
     assert far
     error = hypot(3.0 * GROWTH["batch"].speculation, GROWTH["model"].speculation)
     assert far.change == pytest.approx(exp(-error) - 1.0)
-    assert far.parameter == "distance from the fit: model qwen3_14b, batch of 8 beyond 1"
+    assert far.parameter == "distance from the fit: model, batch of 8 beyond 1"
     small = Footing("a number", 1.0, "assumed", "nobody", 0.01)
     large = Footing("another", 1.0, "assumed", "nobody", -0.9)
     named = named_doubts(loaded, [large, small])

@@ -177,22 +177,16 @@ class FarFit(NamedTuple):
         """Return what is outside there, of ``batch`` requests that decode together, and of numbers
         what the fit saw.
         """
-        target = scenario.target or self.place
-        device = self.place.device.name
         rows = rows_of_a_request(scenario.schedule)
         words: dict[Axis, str] = {
             "batch": f"batch of {batch:,} beyond {_ends(self.hull.batch)}",
             "rows": f"{rows} rows a request beyond {_ends(self.hull.rows)}",
             "ranks": f"{self.place.tensor_parallel} ranks beyond {_ends(self.hull.ranks)}",
             "kind": "kind of model",
-            "model": f"model {target.model.name}",
-            "format": f"weights in {target.weights}",
+            "format": "format of weights",
             "drafting": "way to draft",
-            "card": f"card {device}",
-            "architecture": f"architecture of {device}",
-            "maker": f"maker of {device}",
         }
-        return words[self.axis]
+        return words.get(self.axis, self.axis)
 
 
 def _ends(span: tuple[int, int] | None) -> str:
