@@ -465,10 +465,13 @@ def live(judge: bool, turns: int) -> int:
 
 
 def exports(judge: bool) -> int:
-    """Put exported commands to the parsers of vLLM and SGLang, serve three, and keep the record."""
+    """Put exported commands to the parsers of vLLM and SGLang, those of others to what their
+    documentation lists, serve three, and keep the record.
+    """
     if not judge:
         python = vllm_python()
         pip = (PYTHON, "-m", "pip", "--python", str(python.parent.parent))
+        say(f"installing {SGLANG[0]} beside it, without what else it needs (0.3 GB)")
         quietly(
             *(*pip, "install", "--no-input", "--no-deps", *SGLANG),
             hint="Could not install SGLang beside vLLM.",
@@ -580,7 +583,8 @@ def command_line() -> argparse.ArgumentParser:
     exporting = verbs.add_parser(
         "exports",
         help="put exported commands to the parsers of vLLM and SGLang, in the environment of live, "
-        "and serve three of them (half an hour); writes reports/exports",
+        "hold those of llama.cpp and TensorRT-LLM to documented options, and serve three (half an "
+        "hour); writes reports/exports",
     )
     exporting.add_argument("--judge", action="store_true", help="hold the record to today's alone")
     verbs.add_parser(

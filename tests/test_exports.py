@@ -24,6 +24,8 @@ from benchmarks.exports.record import (
     ExportRecord,
     JudgedCommand,
     changed,
+    held_to_documents,
+    misfits,
     read_record,
     record_text,
     undocumented,
@@ -32,7 +34,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.report.markdown import as_markdown
 from simulator.studies.plan.commands.apart import DYNAMO, scripts_apart
-from simulator.studies.plan.commands.checkpoints import published_as, repositories
+from simulator.studies.plan.commands.checkpoints import repositories
 
 CONFIGS = Path(__file__).parents[2] / "shared/data/model_configs"
 
@@ -102,7 +104,7 @@ def test_every_command_says_which_checkpoint_it_serves() -> None:
         if command.engine == "llama_cpp":
             served = command.words[command.words.index("-m") + 1]
         else:
-            served = command.words[2 if command.engine == "vllm" else 4]
+            served = command.words[4 if command.engine == "sglang" else 2]
         assert served in said, command.name
         if "--quantization" in command.words:
             assert "as it is loaded (--quantization" in said
@@ -117,6 +119,58 @@ def test_options_of_llama_cpp_are_documented() -> None:
     )
     assert undocumented("llama_cpp", ["--spec-type", "draft"]) == "--spec-type has no value draft"
     assert undocumented("llama_cpp", ["--spec-draft-n-min", "-1"]) == ""
+
+
+def test_files_of_tensorrt_llm_have_documented_fields() -> None:
+    """Of the types and values that are listed, with what each way to draft needs."""
+    ours = [command for command in asked() if command.engine == "tensorrt_llm"]
+    assert len(ours) >= 50
+    for command in ours:
+        assert held_to_documents(command) == "", command.name
+    drafting = [command.fields.get("speculative_config", {}) for command in ours]
+    assert {one.get("decoding_type") for one in drafting} == {
+        None,
+        "Draft_Target",
+        "Eagle3",
+        "MTP",
+        "NGram",
+        "DFlash",
+        "DSpark",
+    }
+
+
+def test_fields_that_are_not_documented_are_told() -> None:
+    listed = {
+        "size": "int",
+        "share": "number",
+        "on": "bool",
+        "form": ["fp8"],
+        "inner": {"name": "text"},
+        "draft": {
+            "kind": "type",
+            "all": {"length": "int", "by_size": "int by int"},
+            "kinds": {"A": {"needs": ["length"], "fields": {"tree": "bool"}}, "B": {"needs": []}},
+        },
+    }
+    right = {"size": 1, "share": 0.5, "on": True, "form": "fp8", "inner": {"name": "x"}}
+    chain = {"type": "A", "length": 3, "tree": False, "by_size": {8: 3, 64: 1}}
+    assert misfits({**right, "draft": chain}, listed) == []
+    wrong = {"size": True, "share": "0.5", "form": "int4", "inner": {"name": 1}, "extra": 1}
+    assert misfits(wrong, listed) == [
+        "size is True, not of type int",
+        "share is 0.5, not of type number",
+        "form has no value int4",
+        "inner.name is 1, not of type text",
+        "extra is not documented",
+    ]
+    assert misfits({"draft": {"type": "A", "by_size": {"8": 3}}}, listed) == [
+        "draft.length is missing for A",
+        "draft.by_size is {'8': 3}, not of type int by int",
+    ]
+    assert misfits({"draft": {"type": "B", "tree": True}}, listed) == [
+        "draft.tree is not documented"
+    ]
+    assert misfits({"draft": {"type": "C"}}, listed) == ["draft.type has no value C"]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -160,6 +214,10 @@ def test_a_record_tells_what_is_exported_otherwise() -> None:
         "vllm: two is exported no more",
     ]
     assert [one.verdict for one in (same, other)] == [ACCEPTED, REFUSED]
+    read = command._replace(configuration="size: 1\nby_size: {8: 3}\n")
+    with_file = same._replace(fields={"size": 1, "by_size": {"8": 3}})
+    assert changed(kept._replace(judged=[with_file]), [read]) == []
+    assert changed(kept, [read]) == ["vllm: one is exported otherwise today"]
     lacks = same._replace(said="ValueError: Adaptive verification requires full CUDA graphs. Use")
     assert lacks.verdict == APART
 
@@ -168,6 +226,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     judged = [
         JudgedCommand("vllm", "one", ["vllm", "serve"], "why"),
         JudgedCommand("sglang", "two", [], ""),
+        JudgedCommand("tensorrt_llm", "two", ["trtllm-serve"], "", {"max_batch_size": 8}),
     ]
     written = ExportRecord("2026-11-27", {"vllm": "0.32"}, judged, {"plain": {"text": "t1"}})
     (tmp_path / "record.json").write_text(record_text(written))
@@ -190,7 +249,8 @@ def test_a_listed_repository_is_read_as_the_model_and_format_it_is_listed_for() 
     assert len(listed) >= 15
     for base, weights, repository in listed:
         named = find_model(repository, Catalogue(), repository)
-        assert (named.weights, published_as(named.spec)) == (weights, base), repository
+        assert (named.weights, named.checkpoint) == (weights, repository)
+        assert base in named.spec.huggingface, repository
 
 
 @pytest.mark.skipif(not CONFIGS.exists(), reason="configurations of served models are not here")

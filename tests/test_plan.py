@@ -618,7 +618,7 @@ def test_a_single_replica_is_served_as_one(tmp_path: Path) -> None:
         candidate for candidate in small(tmp_path).candidates if candidate.strategy == "drafted"
     )
     assert exports(Finding(drafted, 1), None, {})["vllm.sh"].startswith(
-        "# 1 replica; option names: vLLM 0.32"
+        "# for 1 replica, on 1 x a100_80g_sxm with vLLM 0.32: sh vllm.sh"
     )
 
 
@@ -636,7 +636,7 @@ def test_a_schedule_covers_every_batch_once(tmp_path: Path) -> None:
     )
     assert all(0 <= tokens <= 2 for _, _, tokens in ranges)
     command = exports(examine(drafted, 2, "end"), found, {})["vllm.sh"]
-    assert command.startswith("# each of 2 replicas")
+    assert command.startswith("# for each of 2 replicas")
     config = json.loads(command.split("--speculative-config '")[1].split("'")[0])
     assert config.get("num_speculative_tokens_per_batch_size") == (
         ranges if found.finding.kept else None

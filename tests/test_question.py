@@ -88,6 +88,52 @@ def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
     )
 
 
+BASE = "meta-llama/Llama-3.1-8B"
+INSTRUCT = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("typed", "checkpoint"),
+    [
+        ("llama_3_1_8b", None),
+        (INSTRUCT, None),  # the first of its model
+        (BASE, BASE),
+        ("Llama-3.1-8B", BASE),
+        ("META-LLAMA/llama-3.1-8b", BASE),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", "nvidia/Llama-3.1-8B-Instruct-FP8"),
+        ("Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-72B-Instruct"),
+        ("deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-R1"),
+        ("bartowski/Llama-3.1-8B-Instruct-GGUF:Q4_K_M", None),
+    ],
+)
+def test_a_typed_id_is_placed_as_the_checkpoint_to_serve(typed: str, checkpoint: str) -> None:
+    placed = find_model(typed, Catalogue(), "--model x").placed()
+    assert placed.get("checkpoint") == checkpoint
+    assert placed["model"] in Catalogue().names("model")
+
+
+@pytest.mark.parametrize("typed", [BASE, INSTRUCT, "nvidia/Llama-3.1-8B-Instruct-FP8"])
+def test_a_plan_serves_the_checkpoint_that_was_typed(typed: str, tmp_path: Path) -> None:
+    asked = question(tmp_path, model=typed, devices=("h100_sxm",))
+    plan, _ = planned(asked, Catalogue())
+    plain = next(one for one in plan.candidates if one.strategy == "plain")
+    answer: Any = SimpleNamespace(candidate=plain, replicas=1)
+    files = exports(answer, None, {})
+    assert f"\nvllm serve {typed} " in files["vllm.sh"]
+    stated = yaml.safe_load(files["scenario.yaml"])["target"]
+    assert stated.get("checkpoint", INSTRUCT) == typed
+
+
+def test_a_typed_draft_is_the_one_that_drafts(tmp_path: Path) -> None:
+    draft = "meta-llama/Llama-3.2-1B"
+    plan, _ = planned(
+        question(tmp_path, model=BASE, devices=("h100_sxm",), draft=draft), Catalogue()
+    )
+    drafted = next(one for one in plan.candidates if one.strategy == "draft_model")
+    answer: Any = SimpleNamespace(candidate=drafted, replicas=1)
+    assert f'"model": "{draft}"' in exports(answer, None, {})["vllm.sh"]
+
+
 def test_what_the_defaults_name_is_in_the_catalogue() -> None:
     catalogue = Catalogue()
     linked = [name for members in usual.LINKS.values() for name in members]
@@ -434,7 +480,11 @@ def test_commands_name_checkpoints_and_documented_options(strategy: str, engine:
     chosen: Any = SimpleNamespace(candidate=SimpleNamespace(loaded=loaded), replicas=2)
     kind = next(entry for name, entry in ENGINES.items() if engine.startswith(name))
     command = exports(chosen, None, {}, "some/head" if "eagle" in strategy else "")[kind.file]
-    assert command.startswith(f"# each of 2 replicas; option names: {kind.source}")
+    first, second, *_ = command.splitlines()
+    assert first == (
+        f"# for each of 2 replicas, on 1 x a100_80g_sxm with {kind.version}: sh {kind.file}"
+    )
+    assert second == f"# option names: {kind.source}"
     for words in COMMANDS[strategy, engine].strip().splitlines():
         assert words.strip() in command
     assert not any(line.rstrip() != line for line in command.splitlines())

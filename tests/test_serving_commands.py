@@ -8,15 +8,15 @@ from simulator.scenario import load
 from simulator.studies.plan.commands.engines import ENGINES
 
 VLLM = (
-    "vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: "
-    "015a47e1), docs/cli/serve; read 2026-11"
+    "docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: 015a47e1), "
+    "docs/cli/serve; read 2026-11"
 )
 SGLANG = (
-    "SGLang: docs/advanced_features/server_arguments.md (sgl-project/sglang 004813e1) and "
+    "docs/advanced_features/server_arguments.md (sgl-project/sglang 004813e1) and "
     "speculative_decoding.md (067ad4d); read 2026-11"
 )
 LLAMA_CPP = (
-    "llama.cpp: tools/server/README.md (ggml-org/llama.cpp 00dc8057); before builds of 2026 "
+    "tools/server/README.md (ggml-org/llama.cpp 00dc8057); before builds of 2026 "
     "--spec-draft-n-max was --draft-max; read 2026-11"
 )
 GGUF = "(convert_hf_to_gguf.py, llama-quantize)"
@@ -32,7 +32,8 @@ MIXTURE = (
 # a line that ends in ~ goes on in the next
 SCRIPTS = {
     ("vllm", "vllm_chain", "weights: bf16, model: vicuna_7b", PREFILLS_FIRST): rf"""
-# 1 replica; option names: {VLLM}
+# for 1 replica, on 1 x h100_sxm with vLLM 0.32: sh vllm.sh
+# option names: {VLLM}
 # checkpoint: lmsys/vicuna-7b-v1.3, computed in bf16
 # draft: Jiayi-Pan/Tiny-Vicuna-1B, computed in bf16
 vllm serve lmsys/vicuna-7b-v1.3 --tensor-parallel-size 1 \
@@ -43,7 +44,8 @@ vllm serve lmsys/vicuna-7b-v1.3 --tensor-parallel-size 1 \
 "num_speculative_tokens_per_batch_size": [[1, 3, 4], [4, 8, 2]]}}'
 """,
     ("vllm", "autoregressive", MIXTURE, CHUNKED): rf"""
-# each of 3 replicas; option names: {VLLM}
+# for each of 3 replicas, on 2 x h100_sxm with vLLM 0.32: sh vllm.sh
+# option names: {VLLM}
 # checkpoint: Qwen/Qwen3-30B-A3B, quantised to fp8 as it is loaded (--quantization fp8)
 vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size 2 --enable-expert-parallel \
     --max-num-seqs 8 --max-model-len 2048 --gpu-memory-utilization 0.9 ~
@@ -51,7 +53,8 @@ vllm serve Qwen/Qwen3-30B-A3B --tensor-parallel-size 2 --enable-expert-parallel 
     --enable-chunked-prefill --max-num-batched-tokens 512 --no-enable-prefix-caching
 """,
     ("sglang", "sglang_chain", "weights: q4_0, model: vicuna_7b", PREFILLS_FIRST): rf"""
-# 1 replica; option names: {SGLANG}
+# for 1 replica, on 1 x h100_sxm with SGLang 0.5.23: sh sglang.sh
+# option names: {SGLANG}
 # checkpoint: none in q4_0 is known here; put its name in the place of lmsys/vicuna-7b-v1.3
 # draft: Jiayi-Pan/Tiny-Vicuna-1B, computed in bf16
 python3 -m sglang.launch_server --model-path lmsys/vicuna-7b-v1.3 --tp 1 \
@@ -61,7 +64,8 @@ python3 -m sglang.launch_server --model-path lmsys/vicuna-7b-v1.3 --tp 1 \
     --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4
 """,
     ("sglang", "sglang_eagle", "weights: bf16, model: vicuna_7b", CHUNKED): rf"""
-# each of 3 replicas; option names: {SGLANG}
+# for each of 3 replicas, on 1 x h100_sxm with SGLang 0.5.23: sh sglang.sh
+# option names: {SGLANG}
 # checkpoint: lmsys/vicuna-7b-v1.3, computed in bf16
 python3 -m sglang.launch_server --model-path lmsys/vicuna-7b-v1.3 --tp 1 \
     --max-running-requests 8 --context-length 2048 --mem-fraction-static 0.9 --dtype bfloat16 \
@@ -70,14 +74,16 @@ python3 -m sglang.launch_server --model-path lmsys/vicuna-7b-v1.3 --tp 1 \
     --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8
 """,
     ("sglang", "autoregressive", MIXTURE, PREFILLS_FIRST): rf"""
-# 1 replica; option names: {SGLANG}
+# for 1 replica, on 2 x h100_sxm with SGLang 0.5.23: sh sglang.sh
+# option names: {SGLANG}
 # checkpoint: Qwen/Qwen3-30B-A3B, quantised to fp8 as it is loaded (--quantization fp8)
 python3 -m sglang.launch_server --model-path Qwen/Qwen3-30B-A3B --tp 2 --ep-size 2 \
     --max-running-requests 8 --context-length 2048 --mem-fraction-static 0.9 ~
 --quantization fp8 --kv-cache-dtype fp8_e4m3 --chunked-prefill-size -1
 """,
     ("llama_cpp", "sglang_chain", "weights: fp16, kv_cache: int8, model: vicuna_7b", CHUNKED): rf"""
-# each of 3 replicas; option names: {LLAMA_CPP}
+# for each of 3 replicas, on 1 x h100_sxm with llama.cpp 00dc8057: sh llama_cpp.sh
+# option names: {LLAMA_CPP}
 # checkpoint: vicuna-7b-v1.3.gguf, lmsys/vicuna-7b-v1.3 in fp16 {GGUF}
 # draft: Tiny-Vicuna-1B.gguf, Jiayi-Pan/Tiny-Vicuna-1B in bf16 {GGUF}
 llama-server -m vicuna-7b-v1.3.gguf -md Tiny-Vicuna-1B.gguf -np 8 -c 16384 -ngl all ~
@@ -85,7 +91,8 @@ llama-server -m vicuna-7b-v1.3.gguf -md Tiny-Vicuna-1B.gguf -np 8 -c 16384 -ngl 
     --spec-type draft-simple --spec-draft-n-max 4 --spec-draft-n-min 0 --spec-draft-p-min 0
 """,
     ("llama_cpp", "autoregressive", "weights: fp16, model: vicuna_7b", PREFILLS_FIRST): rf"""
-# 1 replica; option names: {LLAMA_CPP}
+# for 1 replica, on 1 x h100_sxm with llama.cpp 00dc8057: sh llama_cpp.sh
+# option names: {LLAMA_CPP}
 # checkpoint: vicuna-7b-v1.3.gguf, lmsys/vicuna-7b-v1.3 in fp16 {GGUF}
 llama-server -m vicuna-7b-v1.3.gguf -np 8 -c 16384 -ngl all
 """,
@@ -278,6 +285,30 @@ def test_looked_up_drafts_are_chains_in_sglang() -> None:
             "int4",
             "none in int4 is known here; put its name in the place of mistralai/Mistral-7B-v0.1",
             "mistralai/Mistral-7B-v0.1",
+        ),
+        (
+            "qwen2_5_72b",
+            "int4",
+            "Qwen/Qwen2.5-72B-Instruct-AWQ, in int4",
+            "Qwen/Qwen2.5-72B-Instruct-AWQ",
+        ),
+        (
+            "qwen2_5_32b, checkpoint: Qwen/Qwen2.5-32B-Instruct",
+            "bf16",
+            "Qwen/Qwen2.5-32B-Instruct, computed in bf16",
+            "Qwen/Qwen2.5-32B-Instruct",
+        ),
+        (
+            "llama_3_1_8b, checkpoint: meta-llama/Llama-3.1-8B",
+            "fp8",
+            "meta-llama/Llama-3.1-8B, quantised to fp8 as it is loaded (--quantization fp8)",
+            "meta-llama/Llama-3.1-8B",
+        ),
+        (
+            "llama_3_1_8b, checkpoint: me/my-llama-FP8",
+            "fp8",
+            "me/my-llama-FP8, in fp8",
+            "me/my-llama-FP8",
         ),
         (
             "spd_mistral_0_5b",

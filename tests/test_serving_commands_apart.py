@@ -94,14 +94,22 @@ def test_every_server_is_told_its_role(engine: str, expected: dict[str, str]) ->
         body = "".join(line for line in lines if not line.startswith("#"))
         assert f"\n{body}" == command.replace("~\n", ""), name
         assert PROGRAMS[engine].source in "".join(comments)
-    assert "# 1 replica;" in written[f"{engine}_prefill.sh"]
-    assert "# each of 2 replicas;" in written[f"{engine}_decode.sh"]
+    first = {name: text.partition("\n")[0] for name, text in written.items()}
+    for role, replicas in (("prefill", "1 replica"), ("decode", "each of 2 replicas")):
+        name = f"{engine}_{role}.sh"
+        said = f"# for {replicas}, on 1 x h100_sxm with {ENGINES[engine].version}: sh {name}"
+        assert first[name] == said
+    assert first[f"{engine}_router.sh"].startswith("# before all replicas, on any machine with ")
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_the_graph_has_every_replica_with_the_options_of_its_script(engine: str) -> None:
     written = scripts(engine)
-    assert "Dynamo 1.3" in written[DYNAMO].splitlines()[0]
+    said = written[DYNAMO].splitlines()
+    assert said[0].endswith("on a cluster with Dynamo's operator: kubectl apply -f dynamo.yaml")
+    assert "# prefill: 1 replica takes 1 x h100_sxm" in said
+    assert "# decode: each of 2 replicas takes 1 x h100_sxm" in said
+    assert any("Dynamo 1.3" in line for line in said)
     graph: Any = yaml.safe_load(written[DYNAMO])
     components = {one["name"]: one for one in graph["spec"]["components"]}
     assert {name: one["replicas"] for name, one in components.items()} == {

@@ -28,6 +28,7 @@ PROGRAMS = (
     "python3",
     "llama-server",
     "sglang",
+    "trtllm-serve",
     "docker",
     "kubectl",
     "curl",
@@ -155,6 +156,7 @@ SERVED = [
     ("sglang_eagle", "sglang"),
     ("sglang_chain", "llama_cpp_cuda"),
     ("autoregressive", "vllm"),
+    ("vllm_chain", "tensorrt_llm"),
 ]
 
 
@@ -243,6 +245,13 @@ def test_ids_of_hugging_face_are_taken(
         main, ["law", "vanilla_llama_2_7b_a100", "--set", "target.model=./odd.yaml", "--json"]
     )
     assert "huggingface" not in done.stderr
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_checkpoint_that_is_no_id_is_refused_where_it_stands(name: str) -> None:
+    settings = ["--set", f"target.checkpoint={json.dumps(name)}"]
+    lines = faults_of(["law", "vanilla_llama_2_7b_a100", *settings])
+    assert any("target.checkpoint" in line for line in lines)
 
 
 @pytest.mark.parametrize("head", ["some/head", "/models/my head", "./head"])

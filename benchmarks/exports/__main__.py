@@ -23,9 +23,9 @@ from benchmarks.exports.record import (
     ExportRecord,
     JudgedCommand,
     changed,
+    held_to_documents,
     read_record,
     record_text,
-    undocumented,
 )
 from simulator.report.markdown import as_markdown
 
@@ -78,11 +78,14 @@ def keep(folder: Path) -> None:
         if command.engine in told["verdicts"]:
             said = told["verdicts"][command.engine][command.fleet]
         else:
-            said = undocumented(command.engine, command.words[1:])
-        judged.append(JudgedCommand(command.engine, command.fleet, command.words, said))
+            said = held_to_documents(command)
+        judged.append(
+            JudgedCommand(command.engine, command.fleet, command.words, said, command.fields)
+        )
     versions = dict(told["versions"])
     documented = yaml.safe_load(DOCUMENTED.read_text("utf-8"))
     versions["llama_cpp"] = documented["llama_cpp"]["version"][:8]
+    versions["tensorrt_llm"] = documented["tensorrt_llm"]["version"]
     today = datetime.now(tz=UTC).date().isoformat()
     REPORT.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(record_text(ExportRecord(today, versions, judged, served)), "utf-8")

@@ -7,12 +7,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from simulator.core.strategies.adaptive_verification import of_chain
 from simulator.scenario import Scenario, load
 from simulator.studies.plan.commands.apart import scripts_apart
-from simulator.studies.plan.commands.engines import ENGINES, Ranges
+from simulator.studies.plan.commands.engines import ENGINES
+from simulator.studies.plan.commands.program import Ranges
 
 BASE = "autoregressive_qwen3_32b_a100"
 SHORT = (
@@ -336,6 +339,8 @@ class AskedCommand(NamedTuple):
     """What it serves."""
     script: str
     """As it was exported."""
+    configuration: str = ""
+    """The file that it reads; empty where it has all in its options."""
 
     @property
     def name(self) -> str:
@@ -348,12 +353,17 @@ class AskedCommand(NamedTuple):
         lines = [line for line in self.script.splitlines() if not line.startswith("#")]
         return shlex.split("\n".join(lines).replace("\\\n", " "))
 
+    @property
+    def fields(self) -> Any:
+        """Return what stands in the file that it reads; None without one."""
+        return yaml.safe_load(self.configuration) if self.configuration else None
+
 
 def commands() -> Iterator[AskedCommand]:
     """Yield the commands of all fleets on the engines that have options for them, then those of the
     catalogue's scenarios.
     """
-    for engine in ("vllm", "sglang"):
+    for engine in ("vllm", "sglang", "tensorrt_llm"):
         for fleet in FLEETS:
             if fleet.adaptive and engine != "vllm":
                 continue
@@ -387,6 +397,6 @@ def _exported(
             if file.endswith(".sh") and "router" not in file:
                 yield AskedCommand(engine, f"{fleet} ({file.removesuffix('.sh')})", text)
         return
-    script = ENGINES[engine].script(scenario, ranges, head)
-    if script is not None:
-        yield AskedCommand(engine, fleet, script)
+    files = ENGINES[engine].files(scenario, ranges, head)
+    if files:
+        yield AskedCommand(engine, fleet, *files.values())

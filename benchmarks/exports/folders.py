@@ -31,10 +31,12 @@ def write_folders(folder: Path, asked: list[AskedCommand]) -> None:
     specs = {name: spec(name) for name in facts["models"]}
     written = {published_as(specs[name]): config(facts, name, specs[name]) for name in specs}
     for name, shape in specs.items():
-        for weights, repository in repositories().get(published_as(shape), {}).items():
-            how = facts["quantised"].get(repository.partition("/")[0], facts["quantised"][weights])
-            plain = config(facts, name, shape)
-            written[repository] = {**plain, "quantization_config": how}
+        plain = config(facts, name, shape)
+        for base in shape.huggingface:
+            for weights, repository in repositories().get(base, {}).items():
+                owner = repository.partition("/")[0]
+                how = facts["quantised"].get(owner, facts["quantised"][weights])
+                written[repository] = {**plain, "quantization_config": how}
     for command in asked:
         if command.engine == "vllm":
             head, kind = head_of(command.words)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -20,7 +22,8 @@ from urllib.request import Request, urlopen
 from benchmarks.live.vllm.exported import export, word
 
 PORT = 8047
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
+GRACE_S = 30.0
 PROMPT = " ".join(word(token) for token in (5, 9, 5, 9, 5, 9, 5, 9))
 OUTPUT_TOKENS = 16
 """Words of the family, and how many more are asked for."""
@@ -57,7 +60,12 @@ def answer(words: list[str], here: Path) -> dict[str, object]:
     with (here / "log").open("w") as log:
         own = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
         server = subprocess.Popen(
-            command, cwd=here, env={**os.environ, **own}, stdout=log, stderr=log
+            command,
+            cwd=here,
+            env={**os.environ, **own},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             begin = time.monotonic()
@@ -67,10 +75,19 @@ def answer(words: list[str], here: Path) -> dict[str, object]:
                     return found
                 time.sleep(1.0)
         finally:
-            server.terminate()
-            server.wait()
+            end(server)
     last = (here / "log").read_text().strip().splitlines()[-1:]
     return {"refused": " ".join(last)}
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """End a server and all processes that it began, whether or not it heeds being asked to."""
+    server.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(GRACE_S)
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 def asked(model: str) -> dict[str, object]:
@@ -82,7 +99,7 @@ def asked(model: str) -> dict[str, object]:
     try:
         with urlopen(request, timeout=PATIENCE_S) as answered:  # noqa: S310
             told = json.load(answered)
-    except (URLError, ConnectionError):
+    except (URLError, ConnectionError, TimeoutError):
         return {}
     return {
         "prompt_tokens": told["usage"]["prompt_tokens"],

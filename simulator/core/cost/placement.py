@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from math import ceil
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from simulator.core.cost.collectives import AllReduceForm, needs_p2p
 from simulator.core.cost.degrees import refusal
@@ -26,6 +26,7 @@ from simulator.core.cost.partition import Offload, Pipeline
 from simulator.core.cost.protocol import Depth
 from simulator.core.cost.roofline import Attention, Roofline
 from simulator.core.cost.stored.mixes import stored_bits, table_bits
+from simulator.core.identifiers import hub_id
 from simulator.core.numeric import ordered_sum
 from simulator.core.quantities import Frozen
 
@@ -135,6 +136,10 @@ class Placement(Frozen):
     """
     pipeline: Pipeline | None = None
     """Stages among which the layers are shared out, for strategies that run on stages."""
+    checkpoint: Annotated[str, AfterValidator(hub_id)] | None = None
+    """The repository on Hugging Face that commands serve, by id; by default the first one of the
+    model in the format of its weights. Changes no time.
+    """
     lm_head_rows: int | None = Field(default=None, ge=1, le=100_000_000)
     """Tokens to which a draft's LM head is cut, a copy of so many of its rows (FR-Spec); by default
     all.

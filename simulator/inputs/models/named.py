@@ -7,6 +7,7 @@ from pathlib import Path
 
 from simulator.core.cost.model import ModelSpec
 from simulator.core.faults import BadInput, did_you_mean
+from simulator.core.identifiers import HUB_ID
 from simulator.inputs.catalogue import OF_MODELS, Catalogue, shown
 from simulator.inputs.document import read
 from simulator.inputs.models.huggingface import read_config
@@ -25,6 +26,16 @@ class NamedModel:
     published_as: str
     weights: str = ""
     """Format of the weights that the name states; empty for none."""
+    checkpoint: str = ""
+    """The repository that the name is the id of; empty for a name of the catalogue or of a file."""
+
+    def placed(self) -> dict[str, str]:
+        """Return the fields of a placement that say which model it is, and which of its
+        checkpoints where that is not the first.
+        """
+        if self.checkpoint in ("", next(iter(self.spec.huggingface), "")):
+            return {"model": self.reference}
+        return {"model": self.reference, "checkpoint": self.checkpoint}
 
     @property
     def known_as(self) -> str:
@@ -45,7 +56,8 @@ def find_model(name: str, catalogue: Catalogue, option: str) -> NamedModel:
         published_as = next(iter(spec.huggingface), "")
         return NamedModel(name, spec, published_as)
     if known := identified(name, catalogue):
-        return NamedModel(*known, name)
+        _, spec = known
+        return NamedModel(*known, name, checkpoint=_published(spec, name))
     path = Path(name)
     of_a_model = path.suffix in OF_MODELS
     if (path / "config.json").is_file() or (path.is_file() and of_a_model):
@@ -69,14 +81,17 @@ def _quantised(name: str, catalogue: Catalogue, option: str) -> NamedModel | Non
     if taken_apart is None:
         return None
     base, weights = taken_apart
+    repository = name if "/" in name and HUB_ID.fullmatch(name) else ""
     for id_ in (base, base.rpartition("/")[2]):
         known = identified(id_, catalogue)
         if known:
             reference, spec = known
-            return NamedModel(reference, spec, _published(spec, id_), weights)
+            published = _published(spec, id_)
+            return NamedModel(reference, spec, published, weights, repository or published)
         if id_ in catalogue.names("model"):
             spec = _spec(catalogue.names("model")[id_])
-            return NamedModel(id_, spec, next(iter(spec.huggingface), ""), weights)
+            published = next(iter(spec.huggingface), "")
+            return NamedModel(id_, spec, published, weights, repository)
     return None
 
 

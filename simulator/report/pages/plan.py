@@ -46,7 +46,7 @@ from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
-from simulator.studies.plan.commands.apart import files_apart
+from simulator.studies.plan.commands.apart import files_apart, why_no_command
 from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import DraftLengths, WindowSchedule, is_better
 from simulator.studies.plan.file import Candidate, NoCandidate, Offer
@@ -90,7 +90,8 @@ def write_plan(study: PlanStudy, folder: Path) -> None:
     files = page_files(page(study), NAME) | study.exports
     ours = {SCENARIO, *REQUESTS, "schedule.csv", "specpipe.yaml"}
     ours.update(files, goodput.PICTURES)
-    ours.update(program.file for program in ENGINES.values())
+    for program in ENGINES.values():
+        ours.update(program.names)
     ours.update(files_apart())
     write_all({folder / name: content for name, content in files.items()}, ours)
 
@@ -940,6 +941,9 @@ def _exports(study: PlanStudy) -> Iterator[Block]:
         if name not in (SCENARIO, *REQUESTS):
             yield Paragraph((Code(name), ":"))
             yield Listing(text)
+    why = why_no_command(study.chosen.candidate.loaded.scenario)
+    if why and "specpipe.yaml" not in study.exports:
+        yield Paragraph(f"No command that serves it is written: {why}.")
     run = Code(f"specsim run {SCENARIO}")
     yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", run, "."))
 

@@ -25,6 +25,7 @@ from simulator.report.services.pictures import tried_figure
 from simulator.report.services.verified import bounds_words
 from simulator.report.wording import number, share, signed_share
 from simulator.scenario.uncertain.draws import DRAWS
+from simulator.studies.plan.commands.apart import why_no_command
 from simulator.studies.service.tried import (
     JUDGED_BY,
     BeforeChange,
@@ -231,11 +232,13 @@ def _sections(result: WhatIfService) -> Iterator[Section]:
         ]
         remarks = [f"Assumed: {words}" for words in tried.change.said]
         if tried.command is None and tried.change.loaded.scenario.target:
-            remarks.append("No command: no options of the engine are known for it")
+            remarks.append(f"No command: {why_no_command(tried.change.loaded.scenario)}")
         if remarks:
             blocks.append(Bullets(remarks))
         if tried.command is not None:
             blocks.append(Listing(tried.command, "sh"))
+        if tried.configuration is not None:
+            blocks.append(Listing(tried.configuration, "yaml"))
         yield Section(f"{tried.change.typed}: {tried.verdict}", blocks, shown)
     settings = []
     for tried in result.tries:

@@ -2,8 +2,8 @@
 
 * ``scenario.yaml``: the whole scenario with its replicas, to be run again by ``specsim run``; with
   ``traffic.csv`` or ``sessions.csv`` beside it where requests were read from a file.
-* ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``: a command for each replica, plain decoding too
-  (:mod:`simulator.studies.plan.commands.engines`).
+* ``vllm.sh``, ``sglang.sh``, ``llama_cpp.sh``, ``tensorrt_llm.sh`` with ``tensorrt_llm.yaml``: a
+  command for each replica, plain decoding too (:mod:`simulator.studies.plan.commands.engines`).
 * ``vllm_prefill.sh``, ``vllm_decode.sh``, ``vllm_router.sh``, those of SGLang, and ``dynamo.yaml``
   where prefill and decode are apart (:mod:`simulator.studies.plan.commands.apart`).
 * ``schedule.csv``: draft tokens by batch and context that give the most by law; 0 where speculation
@@ -178,7 +178,8 @@ def exports(
     name one.
     """
     scenario = replicated(finding.candidate.loaded, finding.replicas).scenario
-    files = {"scenario.yaml": yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)}
+    stated = yaml.safe_dump(_runnable(scenario), sort_keys=False, width=120)
+    files = {"scenario.yaml": f"# the plan's figures: specsim run scenario.yaml\n{stated}"}
     if scenario.requests.traffic:
         files["traffic.csv"] = _traffic(scenario)
     if isinstance(scenario.requests.sessions, SessionFile):
@@ -259,15 +260,14 @@ def _stages(scenario: Scenario) -> str:
         "branching": beam.branching,
         "stage_layers": [stage.layers for stage in target.pipeline.stages],
     }
-    return yaml.safe_dump(settings, sort_keys=False)
+    said = "# for SpecPipe's own program: the tree, and the layers of each stage\n"
+    return said + yaml.safe_dump(settings, sort_keys=False)
 
 
 def _scripts(
     scenario: Scenario, windows: WindowSchedule | None, head: str, catalogue: Catalogue | None
 ) -> dict[str, str]:
-    """Return the script of the program that serves on the engine of the target, by its file's
-    name.
-    """
+    """Return the files of the program that serves on the engine of the target, by name."""
     ranges = None
     if windows is not None and windows.finding.kept:
         ranges = windows.ranges(scenario.batch)
@@ -276,8 +276,7 @@ def _scripts(
         return {}
     if scenario.serving.pools:
         return scripts_apart(name, scenario, ranges, head, catalogue)
-    script = ENGINES[name].script(scenario, ranges, head, catalogue=catalogue)
-    return {ENGINES[name].file: script} if script is not None else {}
+    return ENGINES[name].files(scenario, ranges, head, catalogue)
 
 
 def _runnable(scenario: Scenario) -> PlainData:

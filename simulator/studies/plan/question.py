@@ -120,7 +120,7 @@ def written(question: PlanQuestion, catalogue: Catalogue) -> Document:
     """Return the plan file of a question as a document whose places are options."""
     target = find_model(question.model, catalogue, f"--model {question.model}")
     placed = {
-        "model": target.reference,
+        **target.placed(),
         "machine": MACHINE,
         "weights": _format(question, target),
     }
@@ -454,7 +454,7 @@ def _strategy(
         draft = find_model(name, catalogue, f"--draft {name}")
         drafter = draft.known_as
         weights = draft.weights or DEFAULTS["weights"]["value"]
-        entry["draft"] = {"model": draft.reference, "weights": weights}
+        entry["draft"] = {**draft.placed(), "weights": weights}
         words = f"draft {drafter} on the GPUs of its target, one token a pass;"
     if shape == "mtp" and not target.spec.mtp_layers:
         return None, NO_MTP, ""

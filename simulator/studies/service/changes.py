@@ -308,7 +308,7 @@ def _add_draft(
         beside["machine"] = "server"
         changes["target.machine"] = "server"
     weights = DEFAULTS["weights"]["value"]
-    changes["draft"] = {"model": model.reference, "weights": weights, **beside}
+    changes["draft"] = {**model.placed(), "weights": weights, **beside}
     tried.said.append(f"draft {model.known_as} on the devices of its target")
     return model.known_as
 

@@ -11,7 +11,6 @@ from simulator.inputs.services.prediction import PREDICTION, prediction_text
 from simulator.scenario import Loaded
 from simulator.scenario.live.accepted import replacing
 from simulator.scenario.live.service import SCENARIO
-from simulator.studies.plan.commands.engines import ENGINES, program_name
 from simulator.studies.service.changes import Change
 from simulator.studies.service.tried import WhatIfService
 
@@ -24,8 +23,8 @@ def tried_files(result: WhatIfService, like: str) -> dict[str, str]:
     for folder, tried in zip(folders_of(result), result.tries, strict=True):
         files[f"{folder}/{PREDICTION}"] = prediction_text(result.prediction(tried))
         files[f"{folder}/{SCENARIO}"] = _scenario_text(result.base, tried.change, like)
-        if tried.command is not None:
-            files[f"{folder}/{_script(tried.change)}"] = tried.command
+        for name, text in tried.files.items():
+            files[f"{folder}/{name}"] = text
     return files
 
 
@@ -63,9 +62,3 @@ def _scenario_text(base: Loaded, change: Change, like: str) -> str:
             data["strategy"] = replacing(kind, before, data["strategy"])
         data["method"] = document.get(("method",))
     return yaml.safe_dump(data, sort_keys=False, width=100, allow_unicode=True)
-
-
-def _script(change: Change) -> str:
-    """Return the name of the file for the command that serves a change."""
-    name = program_name(change.loaded.scenario)
-    return ENGINES[name].file if name else "serve.sh"

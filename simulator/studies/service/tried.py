@@ -98,8 +98,20 @@ class TriedChange:
     chance: float
     """Chance that requests are answered faster, as a share of 1."""
     changed: Sequence[ChangedSetting]
-    command: str | None
-    """The engine's command for it; None where no options of it are known."""
+    files: Mapping[str, str]
+    """The engine's command for it, and the configuration that it reads, by names of files; empty
+    where no options of it are known.
+    """
+
+    @property
+    def command(self) -> str | None:
+        """Return the engine's command for it; None where no options of it are known."""
+        return next(iter(self.files.values()), None)
+
+    @property
+    def configuration(self) -> str | None:
+        """Return what its command reads from a file beside it; None where that is nothing."""
+        return next(iter([*self.files.values()][1:]), None)
 
     @property
     def verdict(self) -> Verdict:
@@ -150,6 +162,7 @@ class WhatIfService:
                     "changed": [setting.model_dump() for setting in tried.changed],
                     "assumed": list(tried.change.said),
                     "command": tried.command,
+                    "configuration": tried.configuration,
                 }
             )
         return {
@@ -223,7 +236,7 @@ def _tried(
     for difference in differences([before.loaded.scenario, after.loaded.scenario]):
         texts = [value.text if value else "" for value in difference.values]
         settings.append(ChangedSetting(field=difference.field, before=texts[0], after=texts[1]))
-    return TriedChange(change, gains, chance, settings, _command(change))
+    return TriedChange(change, gains, chance, settings, _files(change))
 
 
 def _gain(
@@ -279,11 +292,13 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _command(change: Change) -> str | None:
-    """Return the command that serves a service after a change; None where none is known."""
+def _files(change: Change) -> dict[str, str]:
+    """Return what serves a service after a change, by names of files; empty where no command is
+    known.
+    """
     scenario = change.loaded.scenario
     name = program_name(scenario)
-    return ENGINES[name].script(scenario, None, change.head) if name else None
+    return ENGINES[name].files(scenario, None, change.head) if name else {}
 
 
 def load_of_scenario(scenario: Scenario) -> ObservedLoad:

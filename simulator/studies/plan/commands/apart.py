@@ -19,7 +19,14 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
 from simulator.scenario.pools import pool_scenarios
-from simulator.studies.plan.commands.engines import ENGINES, Ranges, Served, Words, shell_command
+from simulator.studies.plan.commands.engines import ENGINES, program_name
+from simulator.studies.plan.commands.program import (
+    Ranges,
+    Served,
+    Words,
+    machine_words,
+    shell_command,
+)
 
 DYNAMO = "dynamo.yaml"
 DYNAMO_SOURCE = (
@@ -52,6 +59,8 @@ class PoolProgram:
     """The documentation that names of options are from."""
     note: str
     """What else the servers need to know, which no plan can."""
+    router_version: str
+    """The program of the router, and where it is from."""
     options: Callable[[PoolRole], Words]
     """Returns what stands behind the command of a server."""
     router: Callable[[Sequence[str], Sequence[str]], list[Words]]
@@ -105,6 +114,7 @@ PROGRAMS = {
             "on several machines VLLM_NIXL_SIDE_CHANNEL_HOST is the address of each, on one "
             "VLLM_NIXL_SIDE_CHANNEL_PORT and --port differ"
         ),
+        router_version="the toy proxy of vLLM 0.32, in a checkout of vllm-project/vllm",
         options=_vllm_options,
         router=_vllm_router,
         dynamo=DynamoWorker(
@@ -117,6 +127,7 @@ PROGRAMS = {
             "read 2026-11"
         ),
         note="on one machine --port and --base-gpu-id differ",
+        router_version="sglang_router, a package beside SGLang 0.5.23",
         options=_sglang_options,
         router=_sglang_router,
         dynamo=DynamoWorker(3, "", _sglang_worker, "2ac51dda", "1.3.1"),
@@ -131,6 +142,17 @@ def files_apart() -> list[str]:
     for engine in PROGRAMS:
         names += [f"{engine}_{part}.sh" for part in ("prefill", "decode", "router")]
     return names
+
+
+def why_no_command(scenario: Scenario) -> str:
+    """Return why no program is told how to serve a scenario, in words; empty where one is."""
+    name = program_name(scenario)
+    if name is None:
+        engine = scenario.target.engine.name if scenario.target else "stated durations"
+        return f"no options of {engine} are known"
+    if scenario.serving.pools and name not in PROGRAMS:
+        return f"no options of {ENGINES[name].version} for prefill and decode apart are known"
+    return ENGINES[name].unserved(scenario)
 
 
 def scripts_apart(
@@ -152,17 +174,25 @@ def scripts_apart(
     for pool, alone in pool_scenarios(scenario):
         own = alone.model_copy()
         own.__dict__["lengths"] = scenario.lengths  # also a server for prefill is asked for outputs
-        script = ENGINES[engine].script(own, ranges, head, [program.options(pool.role)], catalogue)
+        file = f"{engine}_{pool.role}.sh"
+        behind = [program.options(pool.role)]
+        script = ENGINES[engine].script(own, ranges, head, behind, catalogue, file)
         if script is None:
             return {}
-        said = f"# {pool.role}; its options: {program.source}\n# {program.note}\n"
-        scripts[f"{engine}_{pool.role}.sh"] = said + script
+        first, rest = script.split("\n", 1)
+        role = f"# {pool.role}; its options: {program.source}\n# {program.note}\n"
+        scripts[file] = f"{first}\n{role}{rest}"
         hosts[pool.role] += [f"{pool.role}-{number + 1}" for number in range(pool.replicas)]
         served = ENGINES[engine].served(own, ranges, head, catalogue)
         workers.append(_worker(engine, program.dynamo, pool, served))
     router = shell_command(program.router(hosts["prefill"], hosts["decode"]))
-    scripts[f"{engine}_router.sh"] = f"# before all replicas; {program.source}\n{router}"
-    scripts[DYNAMO] = _graph(engine, program.dynamo, workers)
+    file = f"{engine}_router.sh"
+    scripts[file] = (
+        f"# before all replicas, on any machine with {program.router_version}: sh {file}\n"
+        "# prefill-1, decode-1 and so on stand for the hosts of the replicas\n"
+        f"# option names: {program.source}\n{router}"
+    )
+    scripts[DYNAMO] = _graph_comments(scenario) + _graph(engine, program.dynamo, workers)
     return scripts
 
 
@@ -198,6 +228,19 @@ def _component(kind: str, container: PlainData, replicas: int) -> PlainData:
     """Return a part of a graph, named for its kind."""
     template = {"spec": {"containers": [container]}}
     return {"name": kind, "podTemplate": template, "replicas": replicas, "type": kind}
+
+
+def _graph_comments(scenario: Scenario) -> str:
+    """Return what to do with the graph, and which devices it takes."""
+    lines = [
+        f"in place of the scripts, on a cluster with Dynamo's operator: kubectl apply -f {DYNAMO}",
+        "the secret hf-token-secret holds a token of Hugging Face",
+    ]
+    for pool, alone in pool_scenarios(scenario):
+        if alone.target:
+            count = "1 replica" if pool.replicas == 1 else f"each of {pool.replicas} replicas"
+            lines.append(f"{pool.role}: {count} takes {machine_words(alone.target)}")
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def _graph(engine: str, dynamo: DynamoWorker, workers: Sequence[PlainData]) -> str:

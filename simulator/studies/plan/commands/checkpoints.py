@@ -40,29 +40,48 @@ def repositories() -> Mapping[str, Mapping[str, str]]:
 
 
 def published_as(model: ModelSpec) -> str:
-    """Return the id of a model on Hugging Face, or its name where none is known; never a word that
-    looks like an option.
+    """Return the first id of a model on Hugging Face, or its name where none is known; never a word
+    that looks like an option.
     """
     return next(iter(model.huggingface), named_file(model.name))
 
 
+def known_repository(place: Placement) -> str:
+    """Return the repository of a placement's model in the format of its weights: that which was
+    named, where it is none of the model's own; else of the checkpoint that was named, or of the
+    first of the model's that has one; empty for none.
+    """
+    if place.checkpoint and place.checkpoint not in place.model.huggingface:
+        return place.checkpoint
+    if place.checkpoint:
+        bases: Sequence[str] = [place.checkpoint]
+    else:
+        bases = place.model.huggingface
+    for base in bases:
+        repository = repositories().get(base, {}).get(place.weights)
+        if repository:
+            return repository
+    return ""
+
+
 def served_checkpoint(place: Placement, formats: Mapping[str, Sequence[str]]) -> ServedCheckpoint:
     """Return the checkpoint of a placement; ``formats`` are a program's options for weights that
-    are not stored as the plan has them, by format.
+    are not stored as the plan has them, by format. A named repository that is none of the model's
+    own is served as it is.
     """
     model = place.model
     weights = place.weights
-    own = published_as(model)
+    own = place.checkpoint or published_as(model)
     named = Comment(own)
-    if not model.huggingface:
+    repository = known_repository(place)
+    if not place.checkpoint and not model.huggingface:
         words = f"{named}, of which no id on Hugging Face is known here; put a folder in its place"
         return ServedCheckpoint(own, formats.get(weights, ()), words)
     quantised = {model.weight_format, model.expert_format} - {None, *UNQUANTISED}
-    if weights in quantised:
+    if weights in quantised and own in model.huggingface:
         return ServedCheckpoint(own, (), f"{named} as published, in {weights}")
-    repository = repositories().get(own, {}).get(weights)
     if repository:
-        return ServedCheckpoint(repository, (), f"{repository}, in {weights}")
+        return ServedCheckpoint(repository, (), f"{Comment(repository)}, in {weights}")
     options = formats.get(weights, ())
     if weights in UNQUANTISED and options and model.weight_format in (None, *UNQUANTISED):
         return ServedCheckpoint(own, options, f"{named}, computed in {weights}")
@@ -75,18 +94,32 @@ def served_checkpoint(place: Placement, formats: Mapping[str, Sequence[str]]) ->
 
 def gguf_checkpoint(place: Placement, formats: Mapping[str, Sequence[str]]) -> ServedCheckpoint:
     """Return the file of a placement for llama.cpp, which has its format in itself."""
-    own = published_as(place.model)
+    own = place.checkpoint or published_as(place.model)
     file = named_file(f"{own.rpartition('/')[2]}.gguf")
     words = f"{Comment(file)}, {Comment(own)} in {place.weights}"
     return ServedCheckpoint(file, (), f"{words} (convert_hf_to_gguf.py, llama-quantize)")
 
 
+class KnownHead(NamedTuple):
+    """A head of which a mean is published."""
+
+    name: str
+    """Its id on Hugging Face; empty for none."""
+    target: str
+    """The id of the checkpoint that the mean is of."""
+
+
 @cache
-def known_head(checkpoints: tuple[str, ...], kind: str, catalogue: Catalogue) -> str:
-    """Return the first head of a kind that a published mean names for one of these checkpoints, of
-    the user's own means and then of the shipped ones; empty for none.
+def known_head(checkpoints: tuple[str, ...], kind: str, catalogue: Catalogue) -> KnownHead:
+    """Return a head of a kind that a published mean names for one of these checkpoints, the first
+    of them that has any, of the user's own means and then of the shipped ones; an empty one for
+    none.
     """
+    heads: dict[str, str] = {}
     for target, mean in published(catalogue):
-        if target in checkpoints and mean.method == kind and "/" in mean.draft:
-            return mean.draft
-    return ""
+        if mean.method == kind and "/" in mean.draft:
+            heads.setdefault(target, mean.draft)
+    for checkpoint in checkpoints:
+        if checkpoint in heads:
+            return KnownHead(heads[checkpoint], checkpoint)
+    return KnownHead("", "")

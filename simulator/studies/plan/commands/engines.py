@@ -1,256 +1,26 @@
-"""Commands that serve the answer of a plan, by engine: lists of words, which a shell takes as they
-are.
+"""Programs that serve the answer of a plan, by engine, with the options that they document.
 
-Options are those of the documentation that an engine's ``source`` names. No name in a file can end
-a word or begin a command, as every word is quoted.
+Options are those of the documentation that an engine's ``source`` names.
 """
 
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from simulator.core.acceptance.lossy.rules import LossyRule, ThresholdRule
 from simulator.core.cost.placement import Placement
-from simulator.core.serving.policies import ChunkedPrefill, Policy, PrefillFirst, UnifiedBudget
-from simulator.core.strategies.common.capabilities import DraftsChain, drafting_of
-from simulator.inputs.catalogue import Catalogue
+from simulator.core.serving.policies import ChunkedPrefill, UnifiedBudget
 from simulator.inputs.shell import Comment
 from simulator.inputs.writing import json_text
 from simulator.scenario import Scenario
-from simulator.studies.plan.commands.checkpoints import (
-    ServedCheckpoint,
-    gguf_checkpoint,
-    known_head,
-    served_checkpoint,
+from simulator.studies.plan.commands.checkpoints import ServedCheckpoint, gguf_checkpoint
+from simulator.studies.plan.commands.program import (
+    LOOKED_UP,
+    Options,
+    Served,
+    ServingProgram,
+    Words,
+    chunk_of,
 )
-
-SIXTEEN_BITS = ("bf16", "fp16")
-"""Formats of a cache that need no option."""
-HEADS = ("eagle", "eagle_1", "eagle_2", "eagle_3", "p_eagle", "dflash", "dspark")
-"""Ways to draft with weights of their own, which are not in the checkpoint of the target."""
-CONTEXT_STEP = 1024
-"""A server's longest context is the plan's longest request, rounded up to a multiple of so many
-tokens.
-"""
-Words = list[str]
-Options = Mapping[str, Sequence[str]]
-LOOKED_UP = "suffix"
-"""Drafts that are copied from the text, verified where matches are long."""
-Ranges = Sequence[Sequence[int]]
-"""First and last batch, and draft tokens, of ranges of batch sizes."""
-
-
-@dataclass(frozen=True)
-class Served:
-    """Holds what is served: the answer's scenario with what its engine calls things."""
-
-    scenario: Scenario
-    target: Placement
-    drafted: Placement | None
-    """The draft model; None where another way of drafting is used."""
-    head: str
-    """Checkpoint of a draft head; empty for none."""
-    head_found: bool
-    """Whether nobody named it, and a published mean does."""
-    kind: str
-    """The way to draft, among those that the program knows; empty for plain decoding."""
-    method: str
-    """The engine's name of the way to draft; empty for plain decoding."""
-    loaded: ServedCheckpoint
-    """The checkpoint of the target."""
-    loaded_draft: ServedCheckpoint | None
-    """The checkpoint of the draft model."""
-    cache: Sequence[str]
-    """Options for the format of the cache."""
-    ranges: Ranges | None
-    """Draft tokens by batch size, where they are to depend on it."""
-
-    @property
-    def model(self) -> str:
-        """Return the checkpoint of the target."""
-        return self.loaded.name
-
-    @property
-    def form(self) -> Sequence[str]:
-        """Return the options for the format of the weights."""
-        return self.loaded.options
-
-    @property
-    def draft(self) -> str:
-        """Return the checkpoint of the draft model or head; empty for none."""
-        if self.loaded_draft:
-            return self.loaded_draft.name
-        return self.head
-
-    @property
-    def context(self) -> int:
-        """Return the tokens of the longest request, rounded up, within what the model can read."""
-        tokens = self.scenario.lengths[2] + self.scenario.schedule.window
-        rounded = -(-tokens // CONTEXT_STEP) * CONTEXT_STEP
-        return min(rounded, self.target.model.context_tokens or rounded)
-
-    @property
-    def shared_requests(self) -> int:
-        """Return among how many ranks requests are dealt, each with the whole attention."""
-        if self.target.attention == "data_parallel":
-            return self.target.tensor_parallel
-        return 1
-
-    @property
-    def sliced(self) -> int:
-        """Return among how many devices a request's attention is sliced."""
-        return self.target.tensor_parallel // self.shared_requests
-
-    @property
-    def tokens(self) -> int:
-        """Return the most draft tokens of a step."""
-        most = max((tokens for _, _, tokens in self.ranges or ()), default=0)
-        return most or self.scenario.schedule.window
-
-    @property
-    def tree(self) -> tuple[int, int]:
-        """Return choices a level, and tokens of the tree that is verified; of a chain, 1 and its
-        window.
-        """
-        strategy = self.scenario.schedule
-        tree = strategy.model_dump(mode="json").get("tree") or {}
-        return tree.get("choices") or 1, tree.get("budget") or strategy.window
-
-    @property
-    def stages(self) -> int:
-        """Return the stages of a pipeline; 0 without one."""
-        if self.target.pipeline:
-            return len(self.target.pipeline.stages)
-        return 0
-
-    @property
-    def whole_experts(self) -> bool:
-        """Return whether every device has whole experts of a mixture."""
-        return bool(self.target.model.experts) and self.target.experts != "sliced"
-
-
-def shell_command(lines: Sequence[Words]) -> str:
-    """Return a command that is written in so many lines."""
-    return " \\\n    ".join(map(shlex.join, lines)) + "\n"
-
-
-def no_options(rule: LossyRule) -> Words:
-    """Return no words: the program has no such rule."""
-    return []
-
-
-def no_notes(served: Served) -> Sequence[str]:
-    """Return none: the command is what was simulated."""
-    return ()
-
-
-@dataclass(frozen=True)
-class ServingProgram:
-    """States a program that serves: the script that calls it, the documentation that names of
-    options are from, and what it calls formats and ways to draft.
-    """
-
-    file: str
-    source: str
-    formats: Options
-    cache: Options
-    methods: Mapping[str, str | None]
-    """Ways to draft, as names of methods contain them, the first that fits; None for one that the
-    program has no options for.
-    """
-    affinity: str
-    """How turns of a session come back to their replica."""
-    lines: Callable[[Served], list[Words]]
-    """Returns the words of the command, by the lines that it is written in."""
-    notes: Callable[[Served], Iterable[str]] = no_notes
-    """Returns where the command is not what was simulated."""
-    loads: Callable[[Placement, Options], ServedCheckpoint] = served_checkpoint
-    """Returns what is loaded of a placement."""
-    rule: Callable[[LossyRule], Words] = no_options
-    """Returns the options of a rule by which outputs change; none where the program has none."""
-
-    def script(
-        self,
-        scenario: Scenario,
-        ranges: Ranges | None = None,
-        head: str = "",
-        behind: Sequence[Words] = (),
-        catalogue: Catalogue | None = None,
-    ) -> str | None:
-        """Return the script that serves a scenario, with further lines ``behind`` its command; None
-        for a way to draft that the program has no options for. ``catalogue``: whose means may name
-        a head.
-        """
-        served = self.served(scenario, ranges, head, catalogue)
-        if served is None:
-            return None
-        lossy = scenario.acceptance.rule
-        options = self.rule(lossy) if lossy and lossy.lossy else []
-        lines = [*self.lines(served), *([options] if options else [])]
-        command = shell_command([*lines, *behind])
-        return "".join(f"# {line}\n" for line in self._comments(served)) + command
-
-    def served(
-        self,
-        scenario: Scenario,
-        ranges: Ranges | None,
-        head: str,
-        catalogue: Catalogue | None = None,
-    ) -> Served | None:
-        """Return a scenario with what the program calls things; None for a way to draft that it has
-        no options for.
-        """
-        target = scenario.target
-        kind = kind_of(scenario, self.methods)
-        if target is None or kind is None:
-            return None
-        method = self.methods[kind] if kind else ""
-        if method is None:
-            return None
-        drafted = scenario.draft if kind == "draft_model" else None
-        named = head
-        if kind in HEADS and not named:
-            head = known_head(target.model.huggingface, kind, catalogue or Catalogue())
-        return Served(
-            scenario=scenario,
-            target=target,
-            drafted=drafted,
-            head=head,
-            head_found=head != named,
-            kind=kind,
-            method=method,
-            loaded=self.loads(target, self.formats),
-            loaded_draft=self.loads(drafted, self.formats) if drafted else None,
-            cache=self.cache.get(target.kv_cache or "", ()),
-            ranges=ranges,
-        )
-
-    def _comments(self, served: Served) -> Iterator[str]:
-        rule = served.scenario.acceptance.rule
-        if rule is not None and rule.lossy:
-            yield f"outputs are not the target's alone: {rule.words}"
-            if not self.rule(rule):
-                yield "this program has no option for that rule, and keeps fewer tokens"
-        replicas = served.scenario.serving.replicas
-        which = "1 replica" if replicas == 1 else f"each of {replicas} replicas"
-        yield f"{which}; option names: {Comment(self.source)}"
-        yield f"checkpoint: {served.loaded.words}"
-        if served.loaded_draft:
-            yield f"draft: {served.loaded_draft.words}"
-        elif served.head_found:
-            yield f"head: {served.head}, which a published mean names for this checkpoint"
-        elif served.method and served.kind in HEADS and not served.head:
-            yield "state the checkpoint of a head (heads of the plan file): without it none drafts"
-        if not served.cache and served.target.kv_cache not in SIXTEEN_BITS:
-            yield f"no option for a cache in {served.target.kv_cache}; it stays in 16 bits"
-        yield from self.notes(served)
-        scenario = served.scenario
-        if scenario.schedule.traits.shared_budget:
-            rules = served.target.engine.windows
-            yield f"adaptive verification as of {Comment(rules.source)}"
-        if scenario.requests.sessions is not None and scenario.serving.replicas > 1:
-            router = scenario.serving.router.name
-            yield f"turns were dealt to replicas by {router}; {self.affinity}"
+from simulator.studies.plan.commands.tensorrt import TENSORRT_LLM
 
 
 def _vllm(served: Served) -> list[Words]:
@@ -265,7 +35,7 @@ def _vllm(served: Served) -> list[Words]:
     if served.whole_experts:
         serve.append("--enable-expert-parallel")
     chunk = chunk_of(scenario.serving.policy)
-    places = -(-scenario.batch // ranks)
+    places = served.places
     if chunk:
         tokens = -(-chunk // ranks)
         places = min(places, tokens)
@@ -299,6 +69,9 @@ def _vllm_notes(served: Served) -> Iterator[str]:
         )
     if served.method and served.tree != (1, served.scenario.schedule.window):
         yield f"vLLM drafts chains: it keeps less than the tree of {served.tree[1]} tokens does"
+    if scenario.schedule.traits.shared_budget:
+        rules = served.target.engine.windows
+        yield f"adaptive verification as of {Comment(rules.source)}"
 
 
 def _vllm_config(served: Served) -> str:
@@ -380,6 +153,8 @@ def _sglang_notes(served: Served) -> Iterator[str]:
     mixed = isinstance(served.scenario.serving.policy, ChunkedPrefill | UnifiedBudget)
     if mixed and served.method in ("NGRAM", "STANDALONE"):
         yield f"with {served.method} SGLang switches --enable-mixed-chunk off"
+    if served.scenario.schedule.traits.shared_budget:
+        yield "no option for adaptive verification: all drafts are verified"
 
 
 def _sglang_rule(rule: LossyRule) -> Words:
@@ -429,9 +204,10 @@ FORMATS: Options = {
 ENGINES = {
     "vllm": ServingProgram(
         file="vllm.sh",
+        version="vLLM 0.32",
         source=(
-            "vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic "
-            "lengths: 015a47e1), docs/cli/serve; read 2026-11"
+            "docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: "
+            "015a47e1), docs/cli/serve; read 2026-11"
         ),
         formats={**FORMATS, "fp8_block": ("--quantization", "fp8_per_block")},
         cache={
@@ -461,8 +237,9 @@ ENGINES = {
     ),
     "sglang": ServingProgram(
         file="sglang.sh",
+        version="SGLang 0.5.23",
         source=(
-            "SGLang: docs/advanced_features/server_arguments.md (sgl-project/sglang 004813e1) and "
+            "docs/advanced_features/server_arguments.md (sgl-project/sglang 004813e1) and "
             "speculative_decoding.md (067ad4d); read 2026-11"
         ),
         formats=FORMATS,
@@ -486,9 +263,10 @@ ENGINES = {
     ),
     "llama_cpp": ServingProgram(
         file="llama_cpp.sh",
+        version="llama.cpp 00dc8057",
         source=(
-            "llama.cpp: tools/server/README.md (ggml-org/llama.cpp 00dc8057); before builds of "
-            "2026 --spec-draft-n-max was --draft-max; read 2026-11"
+            "tools/server/README.md (ggml-org/llama.cpp 00dc8057); before builds of 2026 "
+            "--spec-draft-n-max was --draft-max; read 2026-11"
         ),
         formats={},
         cache={
@@ -500,6 +278,7 @@ ENGINES = {
         lines=_llama_cpp,
         loads=gguf_checkpoint,
     ),
+    "tensorrt_llm": TENSORRT_LLM,
 }
 """Programs by engine, whose name may go on."""
 
@@ -510,30 +289,3 @@ def program_name(scenario: Scenario) -> str | None:
     """
     engine = scenario.target.engine.name if scenario.target else ""
     return next((name for name in ENGINES if engine.startswith(name)), None)
-
-
-def chunk_of(policy: Policy) -> int | None:
-    """Return the tokens of a pass of a policy that cuts prompts to them; None where prompts are
-    whole.
-    """
-    if isinstance(policy, ChunkedPrefill):
-        return policy.chunk_tokens
-    if isinstance(policy, UnifiedBudget):
-        return policy.budget_tokens
-    if isinstance(policy, PrefillFirst) and policy.splits_prompts:
-        return policy.batch_tokens
-    return None
-
-
-def kind_of(scenario: Scenario, known: Mapping[str, str | None]) -> str | None:
-    """Return how drafts come about, of the ``known`` ways; empty where there are none, None where
-    it is another way.
-    """
-    strategy = scenario.schedule
-    if not strategy.window:
-        return ""
-    if isinstance(strategy, DraftsChain) and strategy.serial and scenario.draft:
-        return "draft_model"
-    if strategy.traits.shared_budget and drafting_of(strategy) == "look_up":
-        return LOOKED_UP if LOOKED_UP in known else None
-    return next((kind for kind in known if kind in scenario.method_name), None)
