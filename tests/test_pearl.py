@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from simulator.core.acceptance.sources import Cycle, Rates, odds_of
+from simulator.core.cost.rows import Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.serving.cache.memory import Blocks
 from simulator.core.serving.policies import FixedBatch
 from simulator.core.serving.requests import ClosedLoop, Requests
 from simulator.core.serving.scheduler import Scheduler
-from simulator.core.strategies.common.step import Lanes
+from simulator.core.strategies.common.step import Kind, Lanes, Progress, Step
+from simulator.core.strategies.common.traits import Needs
 from simulator.core.world import World
-from simulator.papers.pearl.strategy import Pearl
+from simulator.papers.pearl.strategy import Pearl, PearlDurations
 from simulator.scenario import load
+from tests.ledger import PROMPT, Ledger, booked, near, states as with_contexts
 
 DURATIONS = StatedDurations(target_ms=10.0, draft_step_ms=2.0, rv_fv_ms=0.5)
 
@@ -137,3 +140,82 @@ def test_one_request_is_as_in_duodecoding_with_one_sequence() -> None:
     other = duo.scenario.schedule.law(duo.scenario.cost, odds_of(read, None), 1, 300)
     assert law.tokens_per_step == pytest.approx(other.tokens_per_step, rel=1e-9)
     assert law.step_s == pytest.approx(other.step_s, rel=0.01)
+
+
+# ---- steps by hand
+
+
+def test_a_window_and_a_row_beside_a_prompt() -> None:
+    """A row takes the target 1 s, a pass of the draft 0.1 s for each request. One of two requests
+    has a window of four; the draft reads six tokens, then writes four passes.
+    """
+    strategy, ledger = Pearl(gamma=4), Ledger()
+    batch = with_contexts(strategy, (10, 4), (20, 0))
+    batch[0].pending = 3
+    step = strategy.compose(batch, PROMPT)
+    assert step.kind == Kind("step", 1, 1, prompts=1)
+    assert step.rows == Rows.decode(4, 10, 1) + Rows.decode(1, 20, 1)
+    assert (step.prompts, [state.window for state in batch]) == (PROMPT, [4, 4])
+    t = strategy.durations(ledger, step)
+    assert t == PearlDurations(near(11.0), near(1.5 + 4 * 0.2), near(2 * 5 * 4 * 1e-3))
+    assert ("prefill", "draft", PROMPT) in ledger.asked
+    assert ("draft", Rows(2, 2, 2, 35, 34), "window") in ledger.asked
+    assert ledger.asked[-2][:3] == ("rendezvous", "fv", 5)
+    assert booked(strategy, t, step.kind) == (
+        [
+            ("draft", 0, near(2.3), "draft"),
+            ("target", 0, near(11.0), "verify"),
+            ("rendezvous", near(11.0), near(11.04), "exchange"),
+        ],
+        near(11.04),
+    )
+    late = t._replace(draft=12.0)
+    assert booked(strategy, late, step.kind)[1] == near(12.04)
+    assert strategy.in_turn(late, step.kind, False) == (12.0, near(0.04))
+    assert strategy.in_turn(late, step.kind, True) == (near(11.0), 12.0, near(0.04))
+    assert strategy.settle(batch) == [Progress(4, 4, 4, 4), Progress(1, 1, 0, 1)]
+    assert [(state.context, state.pending) for state in batch] == [(14, 3), (21, 0)]
+
+
+def test_a_step_that_only_reads_drafts_nothing() -> None:
+    strategy, ledger = Pearl(gamma=4), Ledger()
+    t = strategy.durations(ledger, strategy.compose([], PROMPT))
+    assert t == PearlDurations(near(6.0), near(1.5), 0.0)
+    needs = Needs(draft_model=True, draft_steps=4, cache_tokens=8, rows=4)
+    assert strategy.needs == needs
+
+
+def test_the_course_of_a_request_is_that_of_its_steps() -> None:
+    """Of sums of contexts: one request of three is in post-verify, with 10 of 60 tokens."""
+    strategy = Pearl(gamma=4, windows={1: 4, 2: 3})
+    assert strategy.step_of(3, (60, 1, 10)) == Step(
+        Kind("step", 1, 2, window=3), Rows.decode(3, 10, 1) + Rows.decode(1, 50, 2)
+    )
+    assert [strategy.course_window(size) for size in (1, 3)] == [4, 3]
+    state = with_contexts(strategy, (10, 1))[0]
+    assert strategy.alone(state, 3) == ((10, 0, 0), Progress(1, 1, 1, 1))
+    assert (state.context, state.pending, strategy.along(state)) == (11, 2, (11, 1, 11))
+
+
+def test_with_two_tokens_the_only_one_pending_is_a_window() -> None:
+    """Windows of two have a token pending behind the first; of one there are none."""
+    strategy = Pearl(gamma=2)
+    batch = with_contexts(strategy, (10, 2))
+    kinds = []
+    for _ in range(2):
+        kinds.append(strategy.compose(batch).kind.verifying)
+        strategy.settle(batch)
+    assert kinds == [0, 1]
+    assert strategy.post_share(odds_of(Rates((0.5,)), None), 1) == 0.0
+    step = strategy.step(Kind("step", 2, 1), 10)
+    assert step.rows == Rows.decode(2, 20, 2) + Rows.decode(1, 10, 1)
+
+
+def test_the_example_is_bound_by_its_draft() -> None:
+    """Four passes of 5.5 ms beside 18, a quarter of which memory takes, and the exchange."""
+    example = Pearl.example()
+    strategy = example.strategy
+    odds = odds_of(Cycle((4,)), None)
+    law = strategy.law(example.cost_of(strategy), odds, 1, 9)
+    assert law.step_s == near(0.022 + 0.25 * 0.018 + 0.0002)
+    assert (strategy.window, law.tokens_per_step) == (4, near(4.0))
