@@ -9,7 +9,13 @@ from simulator.core.acceptance.sources import Cycle, Rates, odds_of
 from simulator.core.cost.rows import NO_ROWS, Rows
 from simulator.core.cost.stated import StatedCost, StatedDurations
 from simulator.core.quantities import Ranged
-from simulator.core.strategies.common.step import Admission, Kind, Progress, State
+from simulator.core.strategies.common.step import (
+    Admission,
+    Kind,
+    Progress,
+    State,
+    intern_chain,
+)
 from simulator.core.strategies.common.traits import Needs
 from simulator.core.strategies.vanilla_sd import TOKEN_BYTES
 from simulator.papers.saguaro.strategy import Saguaro, best_fan_outs
@@ -204,3 +210,28 @@ def test_the_example_misses_every_other_outcome() -> None:
     law = strategy.law(example.cost_of(strategy), odds, 1, 100)
     assert law.step_s == near((25.7e-3 + 43.7e-3) / 2)
     assert law.tokens_per_step == near(4.0)
+
+
+def test_a_hit_ends_with_its_verification_and_nobody_writes_behind_it() -> None:
+    ledger = Ledger()
+    step = WIDE.compose(requests_of(WIDE, (10, 0, True)))
+    t = WIDE.durations(ledger, step)
+    assert booked(WIDE, t, step.kind)[0] == [
+        ("draft", 0, near(1.0), "draft outcomes"),
+        ("target", 0, near(3.0), "verify"),
+        ("rendezvous", near(3.0), near(3.0 + t.rv), "windows"),
+    ]
+    (kind, *_) = WIDE.kinds(odds_of(WIDE.reads(Rates((0.5,))), None), 1)
+    assert kind.name == "step"
+
+
+def test_stated_rates_draw_what_is_missed_for_each_request_on_its_own() -> None:
+    """Every other outcome is missed in the long run; a chance is 1 at most."""
+    read = strategy_of(0.5, (1,)).reads(Rates((0.5,)))
+    drawn = []
+    for request in (0, 1):
+        cursor = read.cursor(request, None)
+        drawn.append([cursor.judge(intern_chain(3, True)).off_exit for _ in range(400)])
+    assert drawn[0] != drawn[1]
+    assert all(160 < sum(missed) < 240 for missed in drawn)
+    assert strategy_of(3.0, (1,)).miss_among(1) == 1.0
