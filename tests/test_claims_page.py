@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli.claims import claims as claims_in
+from simulator.cli.main import main
+from simulator.core.faults import BadInput
 from simulator.evidence.claims import (
     NO_VALUES,
     ClaimRow,
@@ -14,8 +23,21 @@ from simulator.evidence.claims import (
     change_percent,
     values,
 )
-from simulator.report.blocks import Code, Paragraph, Table
-from simulator.report.pages.claims import RULE, as_data, claims_csv, counts, page
+from simulator.evidence.fits import papers
+from simulator.evidence.kept_claims import kept_claims
+from simulator.inputs.catalogue import Catalogue, shipped
+from simulator.report.blocks import Bullets, Code, Paragraph, Strong, Table
+from simulator.report.markdown import as_markdown
+from simulator.report.pages.claims import (
+    RULE,
+    WHERE_REFUTED,
+    as_data,
+    claims_csv,
+    counts,
+    page,
+    refuted_page,
+)
+from tests.apart import gone
 from tests.toy_paper import toy_claim
 
 RUN = "specsim law durations_only"
@@ -53,7 +75,7 @@ def test_the_table_of_claims() -> None:
     assert isinstance(claims, Table)
     assert (shown.title, section.title) == ("The papers, claim by claim", "round")
     assert shown.answer == "4 claims: 1 reproduced, 3 refuted."
-    assert list(shown.opening) == [Paragraph(RULE)]
+    assert list(shown.opening) == [Paragraph(RULE), Paragraph(WHERE_REFUTED)]
     assert count.words == shown.answer
     assert claims.title == "Claims of round"
     assert claims.head == [
@@ -73,7 +95,7 @@ def test_the_table_of_claims() -> None:
         (
             "fast [a]",
             "T1",
-            "at_least 2",
+            "at least 2",
             "1.60",
             "refuted",
             "acceptance; at the ends of what is plausible: 1.50 to 1.70",
@@ -89,6 +111,71 @@ def test_the_table_of_claims() -> None:
             "",
         ),
     ]
+
+
+def test_the_page_of_what_did_not_come_out() -> None:
+    """A bound that excludes the number is one thing, inputs whose ends miss it are another."""
+    claims = [REPRODUCED, REFUTED, MISSING]
+    shown = refuted_page(claims, "specsim claims --refuted")
+    assert shown.answer == (
+        "2 of 3 claims did not come out: 1 by a bound, 1 with no plausible value of an input that "
+        "is not printed."
+    )
+    (section,) = shown.sections
+    assert section.title == "round"
+    assert section.blocks == [
+        Bullets(
+            [
+                (
+                    Strong("fast"),
+                    " (T1; a). Paper: 2 x; ours: 1.00, 2.00. ",
+                    "Bound: at most 1.5 x: 3 / 2.",
+                ),
+                (
+                    Strong("fast"),
+                    " (T1; a). Paper: at least 2; ours: 1.60. ",
+                    "No plausible input: from 1.50 to 1.70. Not printed: acceptance.",
+                ),
+            ]
+        )
+    ]
+    assert refuted_page([REPRODUCED], "").answer == "None of 1 claims is refuted."
+
+
+@pytest.mark.skipif(bool(gone()), reason="pages are of all papers")
+def test_the_kept_pages_are_those_of_the_kept_table() -> None:
+    """What is kept beside the table is what the table gives, the verdicts included."""
+    claims = kept_claims(claims_in(paper.name for paper in papers(Catalogue(), ())))
+    folder = shipped() / "reports/claims"
+    assert (folder / "refuted.md").read_text() == as_markdown(
+        refuted_page(claims, "specsim claims --refuted")
+    )
+    assert (folder / "claims.md").read_text() == as_markdown(
+        page(claims, "specsim validate --claims")
+    )
+    rows = csv.DictReader((folder / "claims.csv").read_text().splitlines())
+    assert [row["verdict"] for row in rows] == [judged.verdict for judged in claims]
+
+
+def test_the_command_prints_kept_verdicts(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["claims", "lyanna", "--refuted", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "Bound: at" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["refuted.html", "refuted.md"]
+    done = CliRunner().invoke(main, ["claims", "lyanna", "--refuted", "--json"])
+    verdicts = {record["verdict"] for record in json.loads(done.stdout)["claims"]}
+    assert verdicts == {"refuted"}
+    done = CliRunner().invoke(main, ["claims", "lyana"])
+    assert done.exit_code == 2
+    assert "lyanna" in done.stderr
+
+
+def test_a_missing_table_says_how_to_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("simulator.evidence.kept_claims.shipped", lambda: tmp_path)
+    with pytest.raises(BadInput, match="specsim validate --claims --out reports/claims"):
+        kept_claims([])
 
 
 def test_claims_without_a_verdict_are_counted_last() -> None:

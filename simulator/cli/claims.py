@@ -1,5 +1,5 @@
-"""Claims and figures of the papers: commands run for their ``--json``, and the command ``specsim
-figure``.
+"""Claims and figures of the papers: commands run for their ``--json``, and the commands ``specsim
+claims`` and ``specsim figure``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import click
 
 import simulator
 from simulator.cli import options
-from simulator.cli.options import Paths, answer, faults_as_lines, working
+from simulator.cli.options import Names, Paths, answer, faults_as_lines, working
 from simulator.core.faults import BadInput, did_you_mean
 from simulator.core.parallel import CORES, Spread, spread
 from simulator.inputs.catalogue import Catalogue
@@ -90,6 +90,40 @@ def claims(papers: Iterable[str]) -> list[ClaimRow]:
             written = import_module(f"simulator.papers.{paper}.{CLAIMS}")
             rows += claims_of(paper, vars(written).values())
     return rows
+
+
+@click.command("claims")
+@click.argument("papers", metavar="[PAPER]...", nargs=-1, required=False)
+@click.option(
+    "--refuted", is_flag=True, help="Only what did not come out, each with the bound it breaks."
+)
+@options.output(
+    "--out", type=options.FOLDER, help="Folder for the page: claims, or refuted with --refuted."
+)
+@options.as_json
+@options.own
+def kept(papers: Names, refuted: bool, out: Path | None, as_json: bool, own: Paths) -> None:
+    """What papers claim and whether it came out: the kept verdicts, with nothing run.
+
+    `specsim validate --claims PAPER` runs them anew, which takes minutes.
+    """
+    from simulator.evidence.fits import papers as chosen
+    from simulator.evidence.kept_claims import kept_claims
+    from simulator.inputs.shell import command_line
+    from simulator.report.page import page_files, write_files
+    from simulator.report.pages.claims import as_data, page, refuted_page
+
+    with faults_as_lines():
+        judged = kept_claims(claims(paper.name for paper in chosen(Catalogue(own), papers)))
+    if refuted:
+        name, made, typed = "refuted", refuted_page, ["--refuted"]
+        shown = [one for one in judged if one.verdict == "refuted"]
+    else:
+        name, made, typed, shown = "claims", page, [], judged
+    answered = made(judged, command_line("claims", papers, (), options=typed))
+    if out:
+        write_files(out, page_files(answered, name))
+    answer(as_json, lambda: {"claims": as_data(shown)}, lambda: answered)
 
 
 @click.command("figure")

@@ -79,6 +79,9 @@ SECTIONS: dict[str, dict[str, Entry | PaperEntry]] = {
         "validate": Entry(
             "validate", "validate", "Laws against simulation, published values against runs."
         ),
+        "claims": Entry(
+            "claims", "kept", "What papers claim, and what did not come out, by which bound."
+        ),
         "figure": Entry(
             "claims", "figure", "A figure of a paper drawn anew, beside what it prints."
         ),

@@ -48,7 +48,10 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
     help="Its law alone, on its own example; `all`: every one.",
 )
 @click.option(
-    "--claims", "only_claims", is_flag=True, help="The papers' claims alone: ours, verdict, bound."
+    "--claims",
+    "only_claims",
+    is_flag=True,
+    help="The papers' claims alone, run anew; kept verdicts and bounds: specsim claims.",
 )
 @click.option(
     "--cell",
@@ -226,7 +229,7 @@ def _claims(
     """Judge the claims of papers, and end: with exit code 3 where one has no verdict."""
     from simulator.evidence.fits import papers
     from simulator.report.page import page_files, write_files
-    from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page
+    from simulator.report.pages.claims import CLAIMS, as_data, claims_csv, page, refuted_page
 
     with working("claims") as status, spread(processes or CORES) as everywhere:
         claims = _judged(
@@ -234,7 +237,9 @@ def _claims(
         )
         answered = page(claims, command_line("validate", names, (), options=["--claims"]))
         if out:
-            write_files(out, page_files(answered, "claims") | {CLAIMS: claims_csv(claims)})
+            refuted = refuted_page(claims, command_line("claims", names, (), options=["--refuted"]))
+            files = page_files(answered, "claims") | page_files(refuted, "refuted")
+            write_files(out, files | {CLAIMS: claims_csv(claims)})
     answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
     _end(_open(claims))
 

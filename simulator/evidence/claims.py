@@ -459,6 +459,8 @@ class Judged:
     ours: Sequence[float]
     ends: Sequence[Sequence[float]] = ()
     """Our values with the unprinted inputs at their ends."""
+    given: Verdict | None = None
+    """The verdict of a kept table, whose values are rounded; None: computed."""
 
     @property
     def claim(self) -> PaperClaim:
@@ -484,6 +486,8 @@ class Judged:
     @cached_property
     def verdict(self) -> Verdict:
         """Return the verdict by the rule above; empty where none applies."""
+        if self.given is not None:
+            return self.given
         claim = self.claim
         if claim.span and self.in_shape and claim.span.near(self.ours):
             return "reproduced"

@@ -10,7 +10,17 @@ from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.inputs.writing import csv_text
-from simulator.report.blocks import Block, Code, Page, Paragraph, Table, sections
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Code,
+    Page,
+    Paragraph,
+    Strong,
+    Table,
+    Words,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.wording import number
 
@@ -21,6 +31,18 @@ RULE = (
     "printed. Refuted: a bound, computed from what the paper states, excludes the number, or no "
     "plausible input reproduces it. Inputs not printed: what would have to be known is named, and "
     "what the ends of its plausible range give."
+)
+
+WHERE_REFUTED: Words = (
+    "Those that did not come out, each with what excludes it: ",
+    Code("specsim claims --refuted"),
+    ".",
+)
+REFUTING = (
+    "A bound is what can come out at all, computed from what the paper itself states; the number "
+    "lies beyond it. Where there is none, an input is not printed: nothing between the two ends "
+    "of what is plausible for it comes near the number, or has the shape. Labels such as K31 "
+    "number what contradicts itself in a paper; the page of `specsim validate` lists that."
 )
 
 
@@ -41,9 +63,46 @@ def page(claims: Sequence[Judged], command: str) -> Page:
     return Page(
         title="The papers, claim by claim",
         answer=answer,
-        opening=[Paragraph(RULE)],
+        opening=[Paragraph(RULE), Paragraph(WHERE_REFUTED)],
         sections=sections(*by_paper(claims).items()),
         command=command,
+    )
+
+
+def refuted_page(claims: Sequence[Judged], command: str) -> Page:
+    """Return the page of the claims that did not come out: what the paper says, ours and what
+    excludes it.
+    """
+    refuted = [judged for judged in claims if judged.verdict == "refuted"]
+    answer = f"None of {len(claims)} claims is refuted."
+    if refuted:
+        bounded = sum(judged.claim.refuted for judged in refuted)
+        answer = (
+            f"{len(refuted)} of {len(claims)} claims did not come out: {bounded} by a bound, "
+            f"{len(refuted) - bounded} with no plausible value of an input that is not printed."
+        )
+    papers = grouped(refuted, lambda judged: judged.row.paper)
+    return Page(
+        title="What the papers claim and what did not come out",
+        answer=answer,
+        opening=[Paragraph(REFUTING)],
+        sections=sections(
+            *((paper, [Bullets([_refuted(one) for one in own])]) for paper, own in papers.items())
+        ),
+        command=command,
+    )
+
+
+def _refuted(judged: Judged) -> Words:
+    """Return a refuted claim in a few sentences."""
+    claim = judged.claim
+    beside = f" ({claim.where}; {claim.claim}). Paper: {_printed(judged)}; ours: {ours(judged)}. "
+    if claim.refuted:
+        return (Strong(claim.says), beside, f"Bound: {_limit(judged)}.")
+    return (
+        Strong(claim.says),
+        beside,
+        f"No plausible input: from {ends(judged)}. Not printed: {claim.missing}.",
     )
 
 
@@ -77,8 +136,9 @@ def _blocks(paper: str, own: Sequence[Judged]) -> Iterator[Block]:
 def _printed(judged: Judged) -> str:
     """Return the number or the range that the paper prints; where it prints none, the shape."""
     claim = judged.claim
-    printed = f"{claim.published.replace('..', ' to ')} {claim.unit}".strip()
-    return printed or _shape(judged)
+    if claim.published:
+        return f"{claim.published.replace('..', ' to ')} {claim.unit}".rstrip()
+    return _shape(judged).replace("_", " ")
 
 
 def _shape(judged: Judged) -> str:
@@ -114,14 +174,19 @@ def bound(judged: Judged) -> str:
     """Return what excludes the number and why, or which input is missing; then what comes out at
     the ends of its range.
     """
-    claim = judged.claim
-    reason = claim.missing
-    if claim.bound:
-        reason = f"{claim.bound.words.replace('_', ' ')} {claim.unit}: {claim.bound_why}"
+    reason = _limit(judged) or judged.claim.missing
     at_ends = ends(judged)
     if at_ends:
         reason = f"{reason}; at the ends of what is plausible: {at_ends}"
     return reason
+
+
+def _limit(judged: Judged) -> str:
+    """Return the bound and its arithmetic; empty without one."""
+    claim = judged.claim
+    if not claim.bound:
+        return ""
+    return f"{claim.bound.words.replace('_', ' ')} {claim.unit}: {claim.bound_why}"
 
 
 def _command(judged: Judged) -> Code | str:
