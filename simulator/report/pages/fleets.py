@@ -46,7 +46,8 @@ def page(compared: StatedFleets, command: str = "") -> Page:
     """Return the page of stated fleets."""
     fleets = compared.fleets
     runs = f"In brackets: {whole_share(SHARE)} interval over {compared.draws} resampled runs."
-    methods = [f"{part.group}: {_method(part)}" for part in _groups(compared)]
+    groups = _groups(compared)
+    methods = list(dict.fromkeys(f"{part.group}: {_method(part)}" for part in groups))
     assumed = [Section("Taken by default", [Bullets(compared.assumed)])]
     legend = LEGEND
     if any(len(fleet.groups) > 1 for fleet in fleets):

@@ -70,7 +70,7 @@ def read_devices(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
     """Return the devices of ``NAME,NAME:N``, each once; a number says how many are owned."""
     groups: dict[str, TypedDevices] = {}
     for part in text.split(","):
-        group = _group(part, catalogue)
+        group = _group("--device", part, catalogue)
         if group is None:
             message = f"expected NAME, or NAME:N with how many are owned, got '{part.strip()}'"
             raise option_fault("--device", text, message)
@@ -86,7 +86,7 @@ def read_fleet(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
     """
     groups: dict[str, TypedDevices] = {}
     for part in text.split(SIDE_BY_SIDE):
-        group = _group(part, catalogue)
+        group = _group("--compare", part, catalogue)
         if group is None or group.count is None:
             message = "expected NAME:N, a device and how many of it, as in h100_sxm:4"
             raise option_fault("--compare", text, message)
@@ -97,25 +97,35 @@ def read_fleet(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
     return tuple(groups.values())
 
 
-def _group(part: str, catalogue: Catalogue) -> TypedDevices | None:
-    """Return the devices of ``NAME`` or ``NAME:N``; None for what is neither."""
+def _group(option: str, part: str, catalogue: Catalogue) -> TypedDevices | None:
+    """Return the devices of ``NAME`` or ``NAME:N``; None for what is neither. Raises
+    :class:`BadInput` for the beginning of several names.
+    """
     name, colon, count = part.strip().rpartition(":")
     if not colon:
         name = count
     if not name or (colon and not COUNT.fullmatch(count)):
         return None
     device = called(name, catalogue)
+    several = _begun(device, catalogue)
+    if several and device not in catalogue.names("device"):
+        message = f"is the beginning of {', '.join(several)}; name one of them, whole"
+        raise option_fault(option, part.strip(), message)
     begun = name if name != device else ""
     return TypedDevices(device, int(count) if colon else None, begun)
 
 
 def called(device: str, catalogue: Catalogue) -> str:
     """Return the name of a device; of the beginning of a single one (``b200``) the whole."""
-    names = catalogue.names("device")
-    begun = [name for name in names if name.startswith(f"{device}_")]
-    if device in names or len(begun) != 1:
+    begun = _begun(device, catalogue)
+    if device in catalogue.names("device") or len(begun) != 1:
         return device
     return begun[0]
+
+
+def _begun(device: str, catalogue: Catalogue) -> list[str]:
+    """Return the names of devices that begin so."""
+    return [name for name in catalogue.names("device") if name.startswith(f"{device}_")]
 
 
 def read_prices(text: str | None, catalogue: Catalogue) -> dict[str, float]:
