@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from simulator.cli.main import main
-from simulator.report.pages.batches import crossed, waiting
+from simulator.report.blocks import ALWAYS, Remark
+from simulator.report.pages.batches import crossed, in_short, waiting
 from simulator.scenario import load
 from simulator.scenario.evaluate import baseline, law
 from simulator.studies.batches import (
@@ -135,6 +136,27 @@ def test_clients_beyond_the_room_of_the_cache_wait() -> None:
         "run at a time, 1 wait; without speculation all would run"
     )
     assert not waiting(BatchStudy(loaded.scenario, (fits,), (), None))
+
+
+def test_the_short_answer_names_three_simulated_sizes_with_their_chances() -> None:
+    """The first, the one in the middle and the last of five; sizes by law alone are left out."""
+    loaded = load(SEVEN_B, ["requests.count=2"])
+    (one,) = batch_sweep(loaded, (1,), ())
+
+    def study(*sizes: int) -> BatchStudy:
+        points = [replace(one, batch=256, chance=0.0)]
+        for place, size in enumerate(sizes):
+            rates = {"simulated_tokens_per_s": 300.0 - 50 * place}
+            chance = 0.9 - 0.2 * place
+            base = {"simulated_baseline_tokens_per_s": 200.0}
+            points.append(replace(one, batch=size, chance=chance, **rates, **base))
+        return BatchStudy(loaded.scenario, tuple(points), (), None)
+
+    assert list(in_short(study())) == []
+    said = "1.50x at B = 1 (90 % chance)"
+    assert list(in_short(study(1))) == [Remark("Simulated", f"{said}.", ALWAYS, 1)]
+    (remark,) = in_short(study(1, 2, 4, 8, 16))
+    assert remark.words == f"{said}, 1.00x at 4 (50 %), 0.50x at 16 (10 %)."
 
 
 def test_crossings_in_words() -> None:

@@ -28,6 +28,7 @@ from simulator.report.blocks import (
     Remark,
     Section,
     Standing,
+    Table,
 )
 from simulator.report.pages.brief import LINES, MOST, in_brief, standing_of
 from simulator.report.terminal import print_page
@@ -215,3 +216,18 @@ def test_help_has_a_line_for_every_command() -> None:
     for entries in SECTIONS.values():
         for name, entry in entries.items():
             assert any(line.strip().startswith(name) and entry.line in line for line in lines), name
+
+
+# ---- tables
+
+
+def test_bars_leave_room_for_the_cells_beside_them() -> None:
+    """At 100 columns a bar of 100 % has 30 letters, at 58 what is left of them, never below 10."""
+    rows = [("step (4 verifying a window)", "100.0 %"), ("step (1 verifying a window)", "50.0 %")]
+    shares = Table(("step kind", "share"), rows, "Kinds of steps", bars=(1,))
+    whole = Page("title", sections=[Section("Times", [shares])])
+    for width, full in (100, 30), (58, 18), (40, 10):
+        lines = printed(whole, width)
+        bars = [line.split()[-1] for line in lines if line.endswith("#")]
+        assert [len(bar) for bar in bars] == [full, full // 2], "\n".join(lines)
+        assert sum(rows[0][0] in line for line in lines) == (width > 50)

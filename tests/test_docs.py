@@ -192,3 +192,26 @@ def test_no_sentence_has_to_be_read_twice(page: Path) -> None:
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_a_how_to_begins_with_what_its_reader_can_do(page: Path) -> None:
     assert "fter this page you can " in next(paragraphs(page.read_text("utf-8")))
+
+
+@pytest.mark.full
+def test_the_answer_for_one_card_is_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands and the block of the page, typed one after the other."""
+    page = (ROOT / "docs/how-to/one_card.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    for name, text in SAVED.findall(page):
+        Path(name).write_text(text)
+    asked = [one for one in QUOTED if one.page.endswith("one_card.md") and one.args[0] == "batches"]
+    printed = []
+    for one in asked:
+        result = CliRunner().invoke(main, one.args, env={"COLUMNS": "80"})
+        assert result.exit_code == 0, result.stderr
+        printed.append(result.stdout)
+    on_l4, on_h100, guessed = printed
+    assert f"```\n{on_h100}```" in page
+    (said,) = re.findall(r"line is `(.*?)`", page)
+    assert f"Simulated  {said}." in on_l4
+    for worth in re.findall(r"\d\.\d\dx", asked[-1].words):
+        assert worth in guessed

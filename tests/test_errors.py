@@ -211,7 +211,8 @@ FAULTS = [
     ),
     (
         A100 + "requests: {concurrency: 300}\n",
-        "requests: concurrency 300 needs at least as many requests, and count is 120",
+        "requests: concurrency 300 needs at least as many requests, and count is 120; "
+        "state a requests.count of 300 or more",
     ),
     (
         A100 + "target: {tensor_parallel: 3}\n",

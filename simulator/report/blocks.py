@@ -240,6 +240,8 @@ class Page:
     """What its answer is worth; None for a page that a terminal shows whole."""
     decides: bool = False
     """Whether the answer says that speculation helps, may hurt or hurts."""
+    in_short: Sequence[Remark] = ()
+    """What else is said where it is shown in brief, before the rest of its standing."""
 
     @property
     def blocks(self) -> Iterator[Block]:

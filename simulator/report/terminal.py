@@ -32,8 +32,8 @@ from simulator.report.html import LONG, NUMBER, SHARE, plain as without_marks
 
 WIDEST = 100
 """Columns of a terminal that are used, at most."""
-BAR = 30
-"""Letters of a bar of 100 %."""
+BAR, LEAST_BAR = 30, 10
+"""Letters of a bar of 100 %, and at least so many where the cells of its table need the room."""
 NAME = 8
 """Letters of the first column of a table that is too wide, at least."""
 WORDS = 12
@@ -146,8 +146,10 @@ def _show_table(console: Console, block: Table) -> None:
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     head = [_folded(name, cells) for name, cells in zip(names, columns, strict=True)]
     table = new_table(*head, *("" for _ in block.bars))
+    full = _full_bar(console, head, rows, len(block.bars))
     for row, cells in zip(shown, rows, strict=True):
-        table.add_row(*cells, *map(_bar, _cells(row, block.bars)))
+        bars = (_bar(text, full) for text in _cells(row, block.bars))
+        table.add_row(*cells, *bars)
     _fit(console, table, rows)
     if _least_width(console, table) <= console.width:
         console.print(table)
@@ -201,11 +203,25 @@ def _fit(console: Console, table: RichTable, rows: Sequence[Sequence[str]]) -> N
             name.max_width = max(NAME, longest_word - excess)
 
 
-def _bar(text: str) -> str:
-    """Return a bar as long as the share in per cent that a cell begins with."""
+def _full_bar(
+    console: Console, head: Sequence[str], rows: Sequence[Sequence[str]], bars: int
+) -> int:
+    """Return the letters of a bar of 100 % beside cells of which none is wrapped, if it can be."""
+    if not bars:
+        return BAR
+    table = new_table(*head, *("" for _ in range(bars)))
+    for cells in rows:
+        table.add_row(*cells)
+    options = console.options.update(max_width=10_000)
+    room = console.width - Measurement.get(console, options, table).maximum
+    return max(LEAST_BAR, min(BAR, room // bars))
+
+
+def _bar(text: str, full: int) -> str:
+    """Return a bar as long as the share in per cent that a cell begins with, ``full`` at 100 %."""
     share = SHARE.match(text)
     if share:
-        return "#" * round(BAR * float(share[1]) / 100)
+        return "#" * round(full * float(share[1]) / 100)
     return ""
 
 

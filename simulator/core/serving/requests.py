@@ -102,7 +102,7 @@ class Requests(Frozen):
         if self.concurrency > self.count:
             raise ValueError(
                 f"concurrency {self.concurrency} needs at least as many requests, and count is "
-                f"{self.count}"
+                f"{self.count}; state a requests.count of {self.concurrency} or more"
             )
         rate = getattr(self.arrivals, "rate_per_s", None)
         if rate is not None and self.count > LATEST_S * rate:

@@ -11,12 +11,14 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.core.plain import PlainData
 from simulator.report.blocks import (
+    ALWAYS,
     Block,
     Bullets,
     Figure,
     Highlight,
     Page,
     Paragraph,
+    Remark,
     Section,
     Table,
 )
@@ -63,6 +65,9 @@ PLAIN = {
 }
 """Rates of autoregressive decoding, by those of a strategy that they are the base of."""
 
+FEW = 3
+"""Sizes that the answer in brief names."""
+
 
 @runtime_checkable
 class DrawsBatches(Protocol):
@@ -95,7 +100,29 @@ def page(result: BatchStudies) -> Page:
         highlights=[*decided.highlights(decision), *highlights(studies[0])],
         opening=[*_waiting(studies), *opening],
         sections=[_section(study, len(studies) == 1) for study in studies],
+        in_short=list(in_short(studies[0])) if len(studies) == 1 else [],
     )
+
+
+def in_short(study: BatchStudy) -> Iterator[Remark]:
+    """Yield what speculation is worth at simulated sizes, a few of them where there are many."""
+    known = [
+        point
+        for point in study.points
+        if point.simulated_speedup is not None and point.chance is not None
+    ]
+    if not known:
+        return
+    places = dict.fromkeys(round((len(known) - 1) * part / (FEW - 1)) for part in range(FEW))
+    first, *others = (known[place] for place in places)
+    said = [f"{_worth(first, 'B = ')} chance)", *(f"{_worth(point)})" for point in others)]
+    yield Remark("Simulated", f"{', '.join(said)}.", ALWAYS, 1)
+
+
+def _worth(point: BatchPoint, of: str = "") -> str:
+    """Return the simulated speed-up at a size and how sure it is, its bracket left open."""
+    chance = if_known(point.chance, decided.chance_words)
+    return f"{point.simulated_speedup:.2f}x at {of}{point.batch} ({chance}"
 
 
 def headline(study: BatchStudy) -> str:

@@ -40,6 +40,7 @@ def _remarks(page: Page, standing: Standing) -> Iterator[Remark]:
     yield from _said("Answer", standing.answer or page.answer)
     yield from _said("Interval", standing.interval)
     yield from _said("Verdict", standing.verdict)
+    yield from page.in_short
     yield from standing.more
     numbers = "; ".join(f"{shown.value} {shown.what}" for shown in page.highlights)
     if numbers and not (standing.answer or standing.interval or standing.more):

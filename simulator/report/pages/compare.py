@@ -102,12 +102,12 @@ def _standing(result: Comparison) -> Standing:
         speedups.append(f"{run.letter} {run.result.speedup:.2f}x ({low:.2f} to {high:.2f})")
         if run.result.decision:
             chance = decided.chance_words(run.result.decision.chance)
-            verdicts.append(f"{run.letter} {run.result.decision.verdict} ({chance})")
+            verdicts.append(f"{run.letter} {chance} ({run.result.decision.verdict})")
     interval = verdict = ""
     if speedups:
         interval = f"Over plain decoding {', '.join(speedups)}, {whole_share(SHARE)} intervals."
     if verdicts:
-        verdict = f"Speculation: {', '.join(verdicts)}."
+        verdict = f"Chance that speculation is faster: {', '.join(verdicts)}."
     doubts = []
     for run in reversed(result.runs):
         doubts += [f"{run.letter}: {doubt}" for doubt in run.result.doubts[:1]]
