@@ -32,7 +32,9 @@ LEGEND = (
     "released program reports over those of them that are verified (law). Budgets are compared "
     "with one sequence."
 )
-BUDGET_AXIS = "budget γ (draft tokens per iteration, one sequence)"
+BUDGET_AXIS = "budget γ (draft tokens, one sequence)"
+LEGEND_ROOM = 1.5
+"""Height of the panel of times over its highest curve: the legend stands above that."""
 
 
 def page(result: BudgetStudies) -> Page:
@@ -65,12 +67,24 @@ def headline(study: BudgetStudy) -> str:
 
 
 def advice(studies: Sequence[BudgetStudy]) -> str:
-    """Return how many tokens a draft should write, in a sentence."""
+    """Return how many tokens a draft should write, in a sentence; and in another one where no
+    longer budget was asked for, though the rates still rise there.
+    """
     budgets = {study.scenario: study.best("verified", "law") for study in studies}
+    rising = [study.scenario for study in studies if _rises_at_the_end(study)]
+    more = ""
+    if rising:
+        more = f" Ask for longer budgets of {', '.join(rising)}: its rate still rises there."
     if len(set(budgets.values())) == 1:
-        return f"Write {next(iter(budgets.values()))} tokens."
+        return f"Write {next(iter(budgets.values()))} tokens.{more}"
     listed = ", ".join(f"{budget} tokens ({scenario})" for scenario, budget in budgets.items())
-    return f"Write {listed}."
+    return f"Write {listed}.{more}"
+
+
+def _rises_at_the_end(study: BudgetStudy) -> bool:
+    """Return whether the longest budget of several is the best one by law."""
+    longest = study.points[-1].gamma
+    return len(study.points) > 1 and study.best("verified", "law") == longest
 
 
 def highlights(study: BudgetStudy) -> Iterator[Highlight]:
@@ -146,11 +160,17 @@ def _changes(changes: Mapping[int, float]) -> str:
 
 
 def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
-    """Return two panels over the budget for all studies, a column per study."""
+    """Return two panels over the budget for all studies: side by side for one of them, else in a
+    column for each.
+    """
     columns = len(studies)
     width = WIDTH_IN * (1.0 + 0.55 * (columns - 1))
-    with canvas(6.6, width) as figure:
-        panels = figure.subplots(2, columns, squeeze=False, height_ratios=(2, 3), sharey="row")
+    height = 6.6 if columns > 1 else 3.9
+    with canvas(height, width) as figure:
+        if columns > 1:
+            panels = figure.subplots(2, columns, height_ratios=(2, 3), sharey="row")
+        else:
+            panels = figure.subplots(1, 2, width_ratios=(2, 3)).reshape(2, 1)
         for study, (times, rates) in zip(studies, panels.T, strict=True):
             _times(times, study)
             _rates(rates, study)
@@ -158,9 +178,11 @@ def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
             least = study.points[0].gamma
             most = study.points[-1].gamma
             for axes in (times, rates):
-                axes.axvline(study.cost_coefficient, color=GREY, lw=0.8)
+                if least <= study.cost_coefficient <= most:
+                    axes.axvline(study.cost_coefficient, color=GREY, lw=0.8)
                 axes.set_xlim(least - 0.4, most + 0.4)
-                axes.set_ylim(0.0)
+            times.set_ylim(0.0, LEGEND_ROOM * times.get_ylim()[1])
+            rates.set_ylim(0.0)
         first_times, first_rates = panels[:, 0]
         first_times.legend(loc="upper left")
         first_rates.legend(loc="lower left")
@@ -188,8 +210,9 @@ def _times(axes: Axes, study: BudgetStudy) -> None:
     side = "left"
     if c > (least + most) / 2:
         side = "right"
+    at = min(max(c, least), most)
     text = f" c = T_target / T_draft = {c:.1f} "
-    axes.text(c, 1.0, text, ha=side, va="bottom", size=8, color=GREY)
+    axes.text(at, 1.0, text, ha=side, va="bottom", size=8, color=GREY)
 
 
 def _rates(axes: Axes, study: BudgetStudy) -> None:
