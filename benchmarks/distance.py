@@ -31,7 +31,7 @@ from simulator.scenario.uncertain.intervals import doubts_of, plain_step_by_law,
 
 COUNTED: tuple[Axis, ...] = ("batch", "rows", "ranks")
 """Axes along which several distances of one source show the growth itself."""
-OF_DRAFTS = frozenset(("rows", "drafting"))
+OF_DRAFTS = frozenset(("rows", "verification", "drafting"))
 """Axes that plain decoding does not have."""
 AWAY: tuple[Axis, ...] = ("card", "architecture", "maker")
 """Steps away from home, each at least as far as the one before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import exp, hypot, log
+from math import exp, hypot, log, log2
 
 import numpy as np
 import pytest
@@ -102,6 +102,24 @@ def test_a_scenario_is_far_on_the_axis_on_which_it_differs(
     change: str, axis: Axis, distance: float
 ) -> None:
     assert farthest(at_home(change).scenario) == {axis: distance}
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+def test_constants_of_plain_decoding_leave_rows_to_the_products_of_the_device(rows: int) -> None:
+    """Read off plain steps, any verification is one step away; fitted to them, each doubling."""
+
+    def plain(engine: Engine) -> Engine:
+        return engine.model_copy(update={"hull": Hull(rows=(1, 1)), "fit": None})
+
+    def plain_fitted(engine: Engine) -> Engine:
+        errors = EngineErrors(source="a toy", rows=3, free=1, errors={"fitted": 0.01})
+        return engine.model_copy(update={"hull": Hull(rows=(1, 1)), "fit": errors})
+
+    own = load(AT_HOME, [*HOME, f"strategy.gamma={rows - 1}"])
+    assert farthest(changed(Engine, plain, own).scenario) == {"verification": 1.0}
+    assert farthest(changed(Engine, plain_fitted, own).scenario) == {"rows": log2(rows)}
+    alone = load(AT_HOME, [*HOME, "strategy=autoregressive"])
+    assert farthest(changed(Engine, plain, alone).scenario) == {}
 
 
 @pytest.mark.parametrize(
