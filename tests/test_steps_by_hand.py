@@ -581,6 +581,16 @@ def test_what_a_mirror_run_reports_beside_its_durations() -> None:
     assert (exposed_draft(t), relative_overhead(t, 4.0)) == (2.0, 0.5)
 
 
+def test_parts_of_a_mirror_step_follow_one_another_but_for_suffix_and_draft() -> None:
+    mirror, kind = MirrorSD(gamma=2), Kind("step", 1)
+    parts = {"redraft": 0.5, "prefix": 2.0, "rv_ee": 0.25, "rv_fv": 0.125}
+    t = MirrorSD.traits.durations(suffix=3.0, draft=5.0, **parts)
+    assert mirror.in_turn(t, kind, one_lane=False) == (0.5, 2.0, 0.25, 5.0, 0.125)
+    assert mirror.in_turn(t, kind, one_lane=True) == (0.5, 2.0, 0.25, 3.0, 5.0, 0.125)
+    longer = t._replace(suffix=6.0)
+    assert mirror.in_turn(longer, kind, one_lane=False) == (0.5, 2.0, 0.25, 6.0, 0.125)
+
+
 def test_the_first_window_of_a_mirror_request_comes_before_its_steps() -> None:
     mirror, ledger = MirrorSD(gamma=3), Ledger()
     assert mirror.admission(ledger, PROMPT) == Admission(3.0, 1.5, 0.0)
