@@ -6,6 +6,8 @@
     tokens/s       of clients the inverse of a whole request; where requests arrive by themselves
                    with the power that the slower run shows
     tokens/step    acceptance alone
+    hit rate       a beta distribution of as many independent tokens as sessions (or requests of
+                   none) show by how far their own rates are apart; and the power of a slower run
 
 Draws are logs of factors. What is in doubt has one name before and after a change, and is drawn
 once for both; but for the acceptance of another method, and for what the fit of an engine left of
@@ -47,6 +49,8 @@ SLOWER = 1.1
 """How many times as long everything takes in a slower run."""
 LEAST = 0.01
 """Log change of a step from which on it is seen what a slower run does."""
+LEAST_RATE = 1e-9
+"""Least hit rate that is drawn, so that it has a log."""
 UNSEEN = "windows that it has not seen"
 MS = 1e3
 
@@ -57,6 +61,25 @@ class RequestTimes(NamedTuple):
     ttft_s: float
     decoding_s: float
     tokens: int
+
+
+class Hits(NamedTuple):
+    """Prompt tokens of a session, or of a request of none, and those of them that were found in a
+    cache.
+    """
+
+    prompt_tokens: int
+    found_tokens: int
+
+
+class ServiceRun(NamedTuple):
+    """A simulation of a service."""
+
+    outcome: Outcome
+    times: Sequence[RequestTimes]
+    """Of the requests that count, in the order of their arrival."""
+    hits: Sequence[Hits]
+    """Of all sessions; empty where no prompts are kept."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +108,8 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
     where it is the same.
     """
     loaded = tuned(loaded)
-    outcome, times = _run(loaded)
+    done = _run(loaded)
+    outcome = done.outcome
     batch = observed_batch(loaded.scenario, outcome)
     slower = _slower_run(loaded, outcome, batch)
     quantities = (tpot_by_law, step_by_law, tokens_by_law)
@@ -98,6 +122,8 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
     tpot, step, tokens = (deviates.drawn(1.0, doubt, acceptance=source).changes for doubt in doubts)
     laws = {"tpot_ms": tpot, "tokens_per_step": tokens}
     laws["ttft_ms"] = slower.get("ttft_ms", 1.0) * step
+    if done.hits:
+        laws["hit_rate"] = slower.get("hit_rate", 0.0) * step
     values = _values(outcome)
     open_loop = loaded.scenario.requests.arrivals is not None
     rate = slower.get("output_tokens_per_s", 0.0) * step if open_loop else None
@@ -105,8 +131,8 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
         loaded=loaded,
         outcome=outcome,
         values=values,
-        changes=_together(values, _plus(laws, _resampled(times, Deviates())), rate),
-        others=_together(values, _of_others(outcome, times), np.zeros(DRAWS)),
+        changes=_together(values, _plus(laws, _resampled(done, Deviates())), rate),
+        others=_together(values, _of_others(done), np.zeros(DRAWS)),
     )
 
 
@@ -127,20 +153,26 @@ def _apart(doubt: Doubt, fit_of: str) -> Doubt:
     return doubt._replace(changes=changes)
 
 
-def _run(loaded: Loaded) -> tuple[Outcome, list[RequestTimes]]:
-    """Return a simulation, and the times of the requests that count, in the order of their
-    arrival.
-    """
+def _run(loaded: Loaded) -> ServiceRun:
+    """Return a simulation with what is drawn again of it."""
     ended: list[tuple[int, RequestTimes]] = []
+    hits: dict[tuple[str, int], Hits] = {}
 
     def note(request: Request) -> None:
         ttft_s = request.first_token_s - request.arrival_s
         decoding_s = request.finished_s - request.first_token_s
         ended.append((request.index, RequestTimes(ttft_s, decoding_s, request.tokens - 1)))
+        of = ("request", request.index)
+        if request.session is not None:
+            of = ("session", request.session)
+        asked, found = hits.get(of, Hits(0, 0))
+        hits[of] = Hits(asked + request.prompt_tokens, found + request.found)
 
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
     warm_up = loaded.scenario.requests.warm_up
-    return outcome, [times for place, times in sorted(ended) if place >= warm_up]
+    times = [times for place, times in sorted(ended) if place >= warm_up]
+    kept = [each for _, each in sorted(hits.items())] if outcome.serving.prefix_cache else []
+    return ServiceRun(outcome, times, kept)
 
 
 def _values(outcome: Outcome) -> dict[str, float]:
@@ -171,11 +203,10 @@ def _slower_run(loaded: Loaded, outcome: Outcome, batch: int) -> dict[str, float
     step = log(step_by_law(laws_of(slower.scenario, acceptance, batch)) / before_s)
     if step < LEAST:
         return {}
-    after, _ = _run(slower)
     powers = {}
     before = _values(outcome)
-    for key, value in _values(after).items():
-        if key != "hit_rate" and value > 0.0 and before[key] > 0.0:
+    for key, value in _values(_run(slower).outcome).items():
+        if value > 0.0 and before[key] > 0.0:
             powers[key] = log(value / before[key]) / step
     return powers
 
@@ -187,23 +218,60 @@ def _slower_host(engine: Engine) -> Engine:
     return engine.model_copy(update={"host_ratio": slower})
 
 
-def _resampled(times: Sequence[RequestTimes], deviates: Deviates) -> dict[str, Floats]:
+def _resampled(done: ServiceRun, deviates: Deviates) -> dict[str, Floats]:
     """Return the draws of requests drawn again, by key; the same ones for every run of as many
     requests.
     """
-    grouped = _grouped(times)
+    grouped = _grouped(done.times)
     firsts = tuple((group.ttft_s, 1) for group in grouped)
     decoding = tuple((group.decoding_s, group.tokens) for group in grouped if group.tokens)
-    return {"ttft_ms": deviates.times(firsts), "tpot_ms": deviates.times(decoding)}
+    draws = {"ttft_ms": deviates.times(firsts), "tpot_ms": deviates.times(decoding)}
+    if done.hits:
+        draws["hit_rate"] = hit_rate_changes(done.hits, deviates.normal("hits"))
+    return draws
 
 
-def _of_others(outcome: Outcome, times: Sequence[RequestTimes]) -> dict[str, Floats]:
+def hit_rate_changes(hits: Sequence[Hits], normal: Floats) -> Floats:
+    """Return log changes of a hit rate over as many other sessions, by standard normal deviates;
+    none where nothing is found, of which no share can be drawn.
+
+    A session finds all of a beginning or nothing, so its tokens are not independent. With r the
+    rate, p_i the prompt tokens of a session and h_i those found, the rate has the variance of a
+    ratio of sums over n sessions, and is worth as many independent tokens as a binomial share of
+    that variance::
+
+        v = n / (n - 1) sum((h_i - r p_i)^2) / sum(p_i)^2        m = r (1 - r) / v
+
+    It is drawn from Beta(r m + 1/2, (1 - r) m + 1/2), Jeffreys' posterior. Where sessions do not
+    differ, they say no more than their number does. Source: E. L. Korn, B. I. Graubard, Survey
+    Methodology 24 (1998) 193.
+    """
+    asked, found = np.array(hits, dtype=float).T
+    count = len(hits)
+    rate = float(found.sum() / asked.sum())
+    if rate == 0.0:
+        return np.zeros(DRAWS)
+    worth = float(count)
+    apart = float(((found - rate * asked) ** 2).sum())
+    if count > 1 and apart > 0.0:
+        variance = count / (count - 1) * apart / float(asked.sum()) ** 2
+        worth = rate * (1.0 - rate) / variance
+    from scipy.special import betaincinv, ndtr
+
+    hit, missed = rate * worth + 0.5, (1.0 - rate) * worth + 0.5
+    drawn = betaincinv(hit, missed, ndtr(normal))
+    changes: Floats = np.log(np.maximum(drawn, LEAST_RATE) / rate)
+    return changes
+
+
+def _of_others(done: ServiceRun) -> dict[str, Floats]:
     """Return the draws of as many other requests of the same kind, and of as many windows."""
     deviates = Deviates(1)
-    draws = _resampled(times, deviates)
-    counts = np.array(list(outcome.accepted.values()), dtype=float)
+    draws = _resampled(done, deviates)
+    accepted = done.outcome.accepted
+    counts = np.array(list(accepted.values()), dtype=float)
     if counts.sum() > 0.0:
-        tokens = 1.0 + np.array(list(outcome.accepted), dtype=float)
+        tokens = 1.0 + np.array(list(accepted), dtype=float)
         mean = float(np.average(tokens, weights=counts))
         variance = float(np.average((tokens - mean) ** 2, weights=counts))
         relative = sqrt(variance / counts.sum()) / mean

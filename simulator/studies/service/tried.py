@@ -263,6 +263,9 @@ def _gain(
         )
     elif known:
         expected = after.expected(key)
+    if key == "hit_rate" and expected is not None and expected.value > 0.0:
+        no_more = -log(expected.value)  # than all tokens
+        expected = Drawn(expected.value, np.minimum(expected.changes, no_more))
     return Gain(
         number=number,
         simulated_before=first,
