@@ -63,7 +63,9 @@ def with_long(command: click.Command) -> bool:
 def test_every_study_is_tried_here_and_answers_in_brief() -> None:
     assert set(STUDIES) == set(study_names())
     commands = dict(every())
-    for name in [*study_names(), "run", "law", "plan", "sweep", "what-if", "verify"]:
+    others = ["run", "law", "plan", "sweep", "observe", "what-if", "verify", "validate"]
+    others += [f"trace {name}" for name in ("info", "compare", "iid", "advise")]
+    for name in [*study_names(), *others]:
         assert with_long(commands[name]), name
     fitting = [name for name in commands if name.startswith("calibrate") and "import" not in name]
     assert [name for name in fitting if not with_long(commands[name])] == [
@@ -85,6 +87,27 @@ def test_every_study_answers_in_ten_lines_in_one_order(name: str) -> None:
     assert told[0] == "Answer"
     assert told[-1] == "Report"
     assert lines[-1].split(maxsplit=1)[1].startswith("--out writes a page, --long prints its")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "trace info six_flavours_greedy:plain",
+        "trace compare six_flavours_greedy:plain six_flavours_greedy:plain",
+        "trace iid six_flavours_greedy:plain",
+        "trace advise --target Qwen3-8B",
+        "validate --law vanilla_sd",
+    ],
+)
+def test_traces_and_validations_answer_in_ten_lines(words: str) -> None:
+    done = CliRunner().invoke(main, words.split(), env={"COLUMNS": str(WIDEST)})
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert len(lines) <= LENGTH, done.stdout
+    assert max(map(len, lines)) <= WIDEST, done.stdout
+    told = names(lines)
+    assert (told[0], told[-1]) == ("Answer", "Report")
+    assert len(CliRunner().invoke(main, [*words.split(), "--long"]).stdout) > len(done.stdout)
 
 
 def test_long_prints_what_the_page_says() -> None:

@@ -20,7 +20,7 @@ SCENARIO = "sessions_chat_eagle3_qwen3_30b_a3b_h200"
 
 def within(hits: list[Hits], share: float) -> tuple[float, float]:
     """Between what the hit rate lies with a share of the draws."""
-    rate = sum(each.found_tokens for each in hits) / sum(each.prompt_tokens for each in hits)
+    rate = sum(each.hit_tokens for each in hits) / sum(each.prompt_tokens for each in hits)
     tail = (1.0 - share) / 2.0
     low, high = rate * np.exp(np.quantile(hit_rate_changes(hits, NORMAL), (tail, 1.0 - tail)))
     return float(low), float(high)

@@ -52,6 +52,7 @@ def list_(as_json: bool, own: Paths) -> None:
     help="Program to measure with [default: vllm].",
 )
 @options.as_json
+@options.long
 @options.own
 def advise(as_json: bool, own: Paths, target: str, engine: str, **wanted: Any) -> None:
     """Name the published mean and the recording nearest to a pair, how far they are, and how to

@@ -12,7 +12,7 @@ import click
 
 from simulator.cli import options
 from simulator.cli.bank import advise, list_
-from simulator.cli.options import Names, Paths, answer, faults_as_lines
+from simulator.cli.options import Names, Paths, answer, faults_as_lines, page_in
 from simulator.cli.record import record
 from simulator.core.faults import BadInput, Fault
 from simulator.inputs import reading, writing
@@ -33,6 +33,7 @@ def trace() -> None:
 @click.argument("name")
 @options.own
 @options.as_json
+@options.long
 @options.draws_seed
 @options.flavours
 def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
@@ -60,6 +61,7 @@ def info(name: str, flavours: Names, seed: int, as_json: bool, own: Paths) -> No
 @click.argument("names", nargs=-1, required=True)
 @options.own
 @options.as_json
+@options.long
 @options.draws_seed
 @options.flavours
 def compare(names: Names, flavours: Names, seed: int, as_json: bool, own: Paths) -> None:
@@ -114,6 +116,7 @@ def plot(
 @click.argument("names", nargs=-1, required=True)
 @options.own
 @options.as_json
+@options.long
 @options.draws_seed
 @options.flavours
 @click.option(
@@ -163,7 +166,7 @@ def iid(
         errors = [error._asdict() for error in drafter.errors]
         traces.append({**drafter._asdict(), "errors": errors})
     data = {"traces": traces, "written": written}
-    answer(as_json, lambda: data, lambda: answered, *map(_written, written))
+    answer(as_json, lambda: data, lambda: answered, page_at=page_in(out, NAME))
 
 
 @trace.command("convert")

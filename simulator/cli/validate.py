@@ -12,7 +12,7 @@ import click
 
 from simulator.cli import options
 from simulator.cli.claims import judged_claims
-from simulator.cli.options import Names, Paths, answer, beside_the_package, working
+from simulator.cli.options import Names, Paths, answer, beside_the_package, page_in, working
 from simulator.core.faults import BadInput, Fault, did_you_mean
 from simulator.core.parallel import CORES, Spread, spread
 from simulator.inputs.catalogue import Catalogue
@@ -109,6 +109,7 @@ def _live(context: click.Context, option: click.Parameter, wanted: bool) -> None
     help="Runs at a time [default: one for each core].",
 )
 @options.as_json
+@options.long
 @options.own
 @click.option("--live", is_flag=True, hidden=True, expose_value=False, callback=_live)
 def validate(
@@ -194,7 +195,12 @@ def _papers(
         "claims": claims_data(claims),
         "examples": law_data(examples),
     }
-    answer(as_json, lambda: as_data(results, gaps, missed) | more, lambda: answered)
+    answer(
+        as_json,
+        lambda: as_data(results, gaps, missed) | more,
+        lambda: answered,
+        page_at=page_in(out, "validation"),
+    )
     _end(
         [*(f"bound missed: {bound}" for bound in missed), *_broken(examples, gaps), *_open(claims)]
     )
@@ -240,7 +246,8 @@ def _claims(
             refuted = refuted_page(claims, command_line("claims", names, (), options=["--refuted"]))
             files = page_files(answered, "claims") | page_files(refuted, "refuted")
             write_files(out, files | {CLAIMS: claims_csv(claims)})
-    answer(as_json, lambda: {"claims": as_data(claims)}, lambda: answered)
+    data = {"claims": as_data(claims)}
+    answer(as_json, lambda: data, lambda: answered, page_at=page_in(out, "claims"))
     _end(_open(claims))
 
 
@@ -272,7 +279,7 @@ def _tables(tables: Paths, cells: Names, as_json: bool, own: Paths, out: Path | 
     answered = page(ledgers, command_line("validate", (), (), options=typed))
     if out:
         write_files(out, page_files(answered, "ledger"))
-    answer(as_json, lambda: as_data(ledgers), lambda: answered)
+    answer(as_json, lambda: as_data(ledgers), lambda: answered, page_at=page_in(out, "ledger"))
     _end([])
 
 

@@ -5,7 +5,17 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from simulator.core.plain import PlainMapping
-from simulator.report.blocks import Listing, Page, Paragraph, Section, Table
+from simulator.report.blocks import (
+    ALWAYS,
+    FIRST,
+    Listing,
+    Page,
+    Paragraph,
+    Remark,
+    Section,
+    Standing,
+    Table,
+)
 from simulator.report.columns import Cell, Column, table
 from simulator.scenario.bank import COMPARED, Loan
 
@@ -51,7 +61,25 @@ def advice_page(
         Section("Nearest recording", [Paragraph(lends(recorded))]),
         Section("Your own in ten minutes", [Listing(measure, "sh")]),
     ]
-    return Page(f"Acceptance for {target}", opening=[_published(loans)], sections=sections)
+    unlike = "; ".join(nearest.unlike) or "nothing that was stated"
+    in_a_line = yaml.safe_dump(block, sort_keys=False, width=10_000, default_flow_style=True)
+    remarks = [
+        Remark("Differs", f"In {unlike}.", FIRST),
+        Remark("As typed", in_a_line.strip(), ALWAYS, 2),
+        Remark("Recording", lends(recorded), FIRST),
+    ]
+    doubts = [
+        "a mean of another mix of tasks is 15 % off",
+        "one of code is up to 45 % off for prose",
+    ]
+    return Page(
+        f"Acceptance for {target}",
+        answer=f"Nearest published mean: {nearest.mean.tokens_per_step:g} tokens a step with "
+        f"{nearest.mean.method} on {nearest.target} ({nearest.mean.task}).",
+        opening=[_published(loans)],
+        sections=sections,
+        standing=Standing(doubts=doubts, more=remarks),
+    )
 
 
 def _published(loans: Sequence[Loan]) -> Table:

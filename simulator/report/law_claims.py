@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simulator.core.plain import PlainData
-from simulator.report.blocks import Block, Bullets, Page, Table
+from simulator.report.blocks import (
+    FIRST,
+    Block,
+    Bullets,
+    Page,
+    Remark,
+    Standing,
+    Table,
+)
 from simulator.report.columns import Column, table
 
 if TYPE_CHECKING:
@@ -58,6 +66,7 @@ def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
     disagrees.
     """
     broken = [law_sentence(verdict) for verdict in verdicts if verdict.disagreement]
+    laws = [f"{verdict.strategy} {_verdict(verdict)}" for verdict in verdicts]
     opening: list[Block] = [_laws(verdicts)]
     if broken:
         opening.append(Bullets(broken))
@@ -66,6 +75,7 @@ def page(verdicts: Sequence[ExampleVerdict], command: str) -> Page:
         answer=headline(len(verdicts) - len(broken), len(verdicts)),
         opening=opening,
         command=command,
+        standing=Standing(doubts=broken, more=[Remark("Laws", f"{', '.join(laws)}.", FIRST)]),
     )
 
 

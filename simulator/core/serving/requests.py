@@ -502,7 +502,7 @@ class Request:
     """Output tokens shown so far."""
     cached: int = 0
     """Tokens of its prompt (after a preemption also of its output) that are in the cache so far."""
-    found: int = 0
+    hit_tokens: int = 0
     """Tokens of its prompt that were in a cache as it first entered."""
     blocks: int = 0
     """KV blocks that it has."""

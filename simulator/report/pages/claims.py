@@ -11,11 +11,14 @@ from simulator.core.plain import PlainData
 from simulator.evidence.claims import VERDICTS, Judged
 from simulator.inputs.writing import csv_text
 from simulator.report.blocks import (
+    FIRST,
     Block,
     Bullets,
     Code,
     Page,
     Paragraph,
+    Remark,
+    Standing,
     Strong,
     Table,
     Words,
@@ -66,6 +69,7 @@ def page(claims: Sequence[Judged], command: str) -> Page:
         opening=[Paragraph(RULE), Paragraph(WHERE_REFUTED)],
         sections=sections(*by_paper(claims).items()),
         command=command,
+        standing=_standing(claims),
     )
 
 
@@ -104,6 +108,15 @@ def _refuted(judged: Judged) -> Words:
         beside,
         f"No plausible input: from {ends(judged)}. Not printed: {claim.missing}.",
     )
+
+
+def _standing(claims: Sequence[Judged]) -> Standing:
+    """Return the verdicts paper by paper, and which claims have none."""
+    more = []
+    for paper, own in grouped(claims, lambda judged: judged.row.paper).items():
+        more.append(Remark(paper, f"{counts(own)}.", FIRST))
+    open_ = [f"{judged.row.claim.claim} has no verdict" for judged in claims if not judged.verdict]
+    return Standing(doubts=open_, more=more)
 
 
 def by_paper(claims: Iterable[Judged]) -> dict[str, list[Block]]:

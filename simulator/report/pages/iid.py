@@ -6,7 +6,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from simulator.core.acceptance.iid import IidError, Independence
-from simulator.report.blocks import Figure, Page, Paragraph, Section, Table
+from simulator.report.blocks import (
+    Figure,
+    Page,
+    Paragraph,
+    Section,
+    Standing,
+    Table,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import BLUE, GREY, ORANGE, VERMILLION, dress
@@ -60,6 +67,7 @@ def page(drafters: Sequence[Independence], command: str) -> Page:
     return Page(
         "How wrong is i.i.d.?",
         answer=headline(drafters),
+        standing=Standing(),
         opening=(
             _brief(drafters),
             Paragraph(LEGEND),

@@ -32,7 +32,16 @@ from simulator.evidence.ledger.score import (
     speedups,
     step_scores,
 )
-from simulator.report.blocks import Block, Bullets, Highlight, Page, Paragraph, Table, sections
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Highlight,
+    Page,
+    Paragraph,
+    Standing,
+    Table,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.wording import number, plural, share, signed_share, whole_share
 from simulator.scenario.decision.verdict import verdict
@@ -73,6 +82,7 @@ def page(ledgers: Sequence[MeasuredTable], command: str) -> Page:
         opening=opening,
         sections=sections(*_sections(rows, groups, left_out)),
         command=command,
+        standing=Standing(doubts=[f"left out: {row.fault}" for row in left_out]),
     )
 
 

@@ -22,7 +22,17 @@ from simulator.core.acceptance.statistics import (
 from simulator.core.acceptance.trace import Trace
 from simulator.core.numeric import grouped
 from simulator.inputs.shell import typed
-from simulator.report.blocks import Bullets, Page, Section, Table, Words
+from simulator.report.blocks import (
+    FIRST,
+    THEN,
+    Bullets,
+    Page,
+    Remark,
+    Section,
+    Standing,
+    Table,
+    Words,
+)
 from simulator.report.columns import Column, table
 from simulator.report.drawing import canvas
 from simulator.report.panels import (
@@ -34,7 +44,7 @@ from simulator.report.panels import (
     dress,
     look,
 )
-from simulator.report.wording import number, percent, share
+from simulator.report.wording import number, percent, plural, share
 
 FLAVOUR_WINDOW = 7
 """Window in draft tokens at which flavours are compared; a trace with shorter windows uses its
@@ -77,10 +87,45 @@ def page(name: str, trace: Trace, numbers: Statistics, size_bytes: int) -> Page:
     formulas = Section("How the means are computed", [Bullets([FORMULAS])])
     return Page(
         f"trace {name}",
+        answer=_headline(numbers),
         opening=[Bullets(list(facts(trace, numbers, size_bytes)))],
         sections=[*filled, formulas],
         command=typed("specsim", "trace", "info", names=[name]),
+        standing=_standing(numbers),
     )
+
+
+def _headline(numbers: Statistics) -> str:
+    """Return how much of what is drafted is kept, in a window as kinds of text are compared in."""
+    window = numbers.windows[min(FLAVOUR_WINDOW, len(numbers.windows)) - 1]
+    return (
+        f"A window of {plural(window.gamma, 'draft token')} keeps {number(window.replayed, 3)} of "
+        f"them in the mean; {share(numbers.rate)} are accepted over all positions."
+    )
+
+
+def _standing(numbers: Statistics) -> Standing:
+    """Return what was recorded, acceptance by kind of text, and how far formulas are off."""
+    recorded = f"{plural(numbers.requests, 'request')}, {numbers.tokens:,} tokens."
+    more = [Remark("Recorded", recorded, FIRST)]
+    texts = [f"{text.flavour} {share(text.rate)}" for text in numbers.flavours]
+    if len(texts) > 1:
+        more.append(Remark("Texts", f"{', '.join(texts)}.", THEN))
+    drafters = [
+        f"{drafter.name} {number(drafter.kept_per_step, 3)} a step" for drafter in numbers.drafters
+    ]
+    if drafters:
+        more.append(Remark("Drafters", f"{', '.join(drafters)}.", THEN))
+    window = numbers.windows[-1]
+    doubts = []
+    errors = {
+        "the i.i.d. formula": window.independent_error_percent,
+        "the mean of laws": window.law_error_percent,
+    }
+    for what, error in errors.items():
+        if error is not None:
+            doubts.append(f"{what} is {percent(error)} off at {window.gamma} draft tokens")
+    return Standing(doubts=doubts, more=more)
 
 
 BY_WINDOW = (
@@ -194,7 +239,15 @@ def comparison_page(traces: Sequence[tuple[str, Statistics]]) -> Page:
     rows += _compared_hits(statistics)
     compared = Table(["", *names], rows, "Traces")
     command = typed("specsim", "trace", "compare", names=names)
-    return Page("Traces side by side", opening=[compared, Bullets([FORMULAS])], command=command)
+    kept = sorted(traces, key=lambda named: -named[1].rate)
+    others = ", ".join(f"{name} {share(numbers.rate)}" for name, numbers in kept[1:])
+    return Page(
+        "Traces side by side",
+        answer=f"{kept[0][0]} accepts most: {share(kept[0][1].rate)} of draft tokens.",
+        opening=[compared, Bullets([FORMULAS])],
+        command=command,
+        standing=Standing(more=[Remark("Others", f"{others}.", FIRST)] if others else ()),
+    )
 
 
 SIZES: dict[str, Callable[[Statistics], str]] = {

@@ -30,6 +30,7 @@ from simulator.evidence.validation import (
 from simulator.inputs.writing import csv_text
 from simulator.report import validation_figures
 from simulator.report.blocks import (
+    FIRST,
     Block,
     Bullets,
     Code,
@@ -38,6 +39,8 @@ from simulator.report.blocks import (
     Hyperlink,
     Page,
     Paragraph,
+    Remark,
+    Standing,
     Strong,
     Table,
     sections,
@@ -229,7 +232,18 @@ def page(
         sections=[*everywhere, *sections(*in_files, terminal=False)],
         command=command,
         highlights=shown_highlights,
+        standing=_standing(gaps, missed, claims),
     )
+
+
+def _standing(
+    gaps: Sequence[LawGap], missed: Sequence[Shortfall], claims: Sequence[Judged]
+) -> Standing:
+    """Return what became of laws and of claims, and which goals are missed."""
+    more = [Remark("Laws", laws_headline(gaps), FIRST)]
+    if claims:
+        more.append(Remark("Claims", f"{counts(claims)}.", FIRST))
+    return Standing(doubts=[f"goal missed: {goal}" for goal in missed], more=more)
 
 
 def _drawings(papers: Sequence[Validated]) -> Iterator[Figure]:

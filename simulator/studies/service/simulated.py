@@ -69,7 +69,7 @@ class Hits(NamedTuple):
     """
 
     prompt_tokens: int
-    found_tokens: int
+    hit_tokens: int
 
 
 class ServiceRun(NamedTuple):
@@ -165,8 +165,8 @@ def _run(loaded: Loaded) -> ServiceRun:
         of = ("request", request.index)
         if request.session is not None:
             of = ("session", request.session)
-        asked, found = hits.get(of, Hits(0, 0))
-        hits[of] = Hits(asked + request.prompt_tokens, found + request.found)
+        asked, hit = hits.get(of, Hits(0, 0))
+        hits[of] = Hits(asked + request.prompt_tokens, hit + request.hit_tokens)
 
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
     warm_up = loaded.scenario.requests.warm_up
@@ -246,20 +246,19 @@ def hit_rate_changes(hits: Sequence[Hits], normal: Floats) -> Floats:
     differ, they say no more than their number does. Source: E. L. Korn, B. I. Graubard, Survey
     Methodology 24 (1998) 193.
     """
-    asked, found = np.array(hits, dtype=float).T
+    asked, hit = np.array(hits, dtype=float).T
     count = len(hits)
-    rate = float(found.sum() / asked.sum())
+    rate = float(hit.sum() / asked.sum())
     if rate == 0.0:
         return np.zeros(DRAWS)
     worth = float(count)
-    apart = float(((found - rate * asked) ** 2).sum())
+    apart = float(((hit - rate * asked) ** 2).sum())
     if count > 1 and apart > 0.0:
         variance = count / (count - 1) * apart / float(asked.sum()) ** 2
         worth = rate * (1.0 - rate) / variance
     from scipy.special import betaincinv, ndtr
 
-    hit, missed = rate * worth + 0.5, (1.0 - rate) * worth + 0.5
-    drawn = betaincinv(hit, missed, ndtr(normal))
+    drawn = betaincinv(rate * worth + 0.5, (1.0 - rate) * worth + 0.5, ndtr(normal))
     changes: Floats = np.log(np.maximum(drawn, LEAST_RATE) / rate)
     return changes
 

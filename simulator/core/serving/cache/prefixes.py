@@ -208,7 +208,7 @@ class PrefixCache(Blocks):
 
     def _count(self, request: Request, known: int) -> None:
         """Write down what a request finds that enters for the first time."""
-        request.found = request.cached
+        request.hit_tokens = request.cached
         self.asked_tokens += request.prompt_tokens
         self.hit_tokens += request.cached
         self.dropped_tokens += self._hit(request, known, 0) - request.cached
