@@ -87,6 +87,7 @@ def test_advice_on_a_terminal_says_how_far_and_how_to_measure() -> None:
         "5",
         "--engine",
         "llama_cpp",
+        "--long",
     )
     for part in (
         "Nearest recording",
