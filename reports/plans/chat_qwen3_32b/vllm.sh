@@ -1,4 +1,5 @@
-# each of 3 replicas; option names: vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: 015a47e1), docs/cli/serve; read 2026-11
+# for each of 3 replicas, on 2 x a100_80g_sxm with vLLM 0.32: sh vllm.sh
+# option names: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: 015a47e1), docs/cli/serve; read 2026-11
 # checkpoint: Qwen/Qwen3-32B, computed in fp16
 # draft: spd_qwen_0_6b, of which no id on Hugging Face is known here; put a folder in its place
 # the draft was simulated on 1 of 2 devices; vLLM wants the target's degree for it
