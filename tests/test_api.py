@@ -228,5 +228,5 @@ def test_compared_fleets_are_those_of_the_command(tmp_path: Path) -> None:
     assert "--compare a100_80g_sxm:1" in result.page.command
     result.save(tmp_path / "fleets")
     assert (tmp_path / "fleets" / "fleets.html").is_file()
-    with pytest.raises(BadInput, match="--compare a100: expected NAME:N"):
-        simulator.compare_fleets(["a100"], traffic=log_, **asked)
+    with pytest.raises(BadInput, match="--compare l4: expected NAME:N"):
+        simulator.compare_fleets(["l4"], traffic=log_, **asked)
