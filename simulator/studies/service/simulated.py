@@ -63,7 +63,7 @@ class RequestTimes(NamedTuple):
     tokens: int
 
 
-class Hits(NamedTuple):
+class SessionHits(NamedTuple):
     """Prompt tokens of a session, or of a request of none, and those of them that were found in a
     cache.
     """
@@ -72,13 +72,13 @@ class Hits(NamedTuple):
     hit_tokens: int
 
 
-class ServiceRun(NamedTuple):
+class RunOfService(NamedTuple):
     """A simulation of a service."""
 
     outcome: Outcome
     times: Sequence[RequestTimes]
     """Of the requests that count, in the order of their arrival."""
-    hits: Sequence[Hits]
+    hits: Sequence[SessionHits]
     """Of all sessions; empty where no prompts are kept."""
 
 
@@ -153,10 +153,10 @@ def _apart(doubt: Doubt, fit_of: str) -> Doubt:
     return doubt._replace(changes=changes)
 
 
-def _run(loaded: Loaded) -> ServiceRun:
+def _run(loaded: Loaded) -> RunOfService:
     """Return a simulation with what is drawn again of it."""
     ended: list[tuple[int, RequestTimes]] = []
-    hits: dict[tuple[str, int], Hits] = {}
+    hits: dict[tuple[str, int], SessionHits] = {}
 
     def note(request: Request) -> None:
         ttft_s = request.first_token_s - request.arrival_s
@@ -165,14 +165,14 @@ def _run(loaded: Loaded) -> ServiceRun:
         of = ("request", request.index)
         if request.session is not None:
             of = ("session", request.session)
-        asked, hit = hits.get(of, Hits(0, 0))
-        hits[of] = Hits(asked + request.prompt_tokens, hit + request.hit_tokens)
+        asked, hit = hits.get(of, SessionHits(0, 0))
+        hits[of] = SessionHits(asked + request.prompt_tokens, hit + request.hit_tokens)
 
     outcome, _ = simulate(loaded.scenario, loaded.acceptance(), finished=note)
     warm_up = loaded.scenario.requests.warm_up
     times = [times for place, times in sorted(ended) if place >= warm_up]
     kept = [each for _, each in sorted(hits.items())] if outcome.serving.prefix_cache else []
-    return ServiceRun(outcome, times, kept)
+    return RunOfService(outcome, times, kept)
 
 
 def _values(outcome: Outcome) -> dict[str, float]:
@@ -218,7 +218,7 @@ def _slower_host(engine: Engine) -> Engine:
     return engine.model_copy(update={"host_ratio": slower})
 
 
-def _resampled(done: ServiceRun, deviates: Deviates) -> dict[str, Floats]:
+def _resampled(done: RunOfService, deviates: Deviates) -> dict[str, Floats]:
     """Return the draws of requests drawn again, by key; the same ones for every run of as many
     requests.
     """
@@ -231,7 +231,7 @@ def _resampled(done: ServiceRun, deviates: Deviates) -> dict[str, Floats]:
     return draws
 
 
-def hit_rate_changes(hits: Sequence[Hits], normal: Floats) -> Floats:
+def hit_rate_changes(hits: Sequence[SessionHits], normal: Floats) -> Floats:
     """Return log changes of a hit rate over as many other sessions, by standard normal deviates;
     none where nothing is found, of which no share can be drawn.
 
@@ -263,7 +263,7 @@ def hit_rate_changes(hits: Sequence[Hits], normal: Floats) -> Floats:
     return changes
 
 
-def _of_others(done: ServiceRun) -> dict[str, Floats]:
+def _of_others(done: RunOfService) -> dict[str, Floats]:
     """Return the draws of as many other requests of the same kind, and of as many windows."""
     deviates = Deviates(1)
     draws = _resampled(done, deviates)
