@@ -34,7 +34,8 @@ simulator.study("trees", "specpipe_llama_3_1_70b_8x3090").picture()
 ```"""
 PARTS = """\
 What a strategy of your own is made of comes from `simulator`, too: {names}.
-[Notebook 6](../../notebooks/6_your_own_strategy.py) builds one, and
+[A strategy of your own](../how-to/own_strategy.md) says what each part is for,
+[notebook 6](../../notebooks/6_your_own_strategy.py) builds one, and
 [CONTRIBUTING](../../CONTRIBUTING.md) says how another package registers it."""
 
 

@@ -361,7 +361,8 @@ def _beyond_trace(
             name = scenario.method.name
         message = (
             f"{file()} holds no drafting of {name}, only another's to borrow the bursts of; set "
-            "acceptance.rescale.tokens_per_step, or state a rate"
+            "acceptance.rescale.tokens_per_step, or state a rate; if it is a log of "
+            f"{name}, set strategy.borrowed=false"
         )
         yield document.fault(("acceptance", "trace"), message)
     for field, message in scenario.schedule.findings(Facts(trace=trace)):

@@ -184,6 +184,9 @@ def steps(rows: Iterable[Row], window: int | None = None) -> Trace:
     requests = []
     for line, row in enumerate(rows, 1):
         flavour = _flavour(line, row, "flavour")
+        if "accepted" not in row and "p" in row:
+            by_hand = "docs/how-to/traces.md says how it becomes a trace"
+            raise fault(line, f"holds probabilities by position, no counts by step; {by_hand}")
         kept = _counts(line, row, "accepted")
         requests.append(ConvertedRequest(flavour, _inside_steps(kept)))
     source = f"accepted draft tokens by step; {BEHIND}"

@@ -119,7 +119,7 @@ class TokenTree(Frozen):
                 return None
             return self._not_as_recorded(trace.header.get("trees", {}).get(drafter), drafter)
         elif drafter != "draft" and f"{drafter}.rank" not in trace.extra:
-            return f"holds nothing of the drafter '{drafter}'"
+            return f"holds nothing of the drafter '{drafter}', but {', '.join(trace.drafters)}"
         elif self.dynamic:
             return f"holds no tree of '{drafter}'; only a recording says what a dynamic tree keeps"
         else:
@@ -130,7 +130,8 @@ class TokenTree(Frozen):
             recorded_levels = len(rank) if rank.ndim == 2 else None
         if recorded_levels is None or self.depth <= recorded_levels:
             return None
-        return f"knows {recorded_levels} levels, got {self.depth}"
+        remedy = f"; set strategy.tree.levels={recorded_levels}" if self.levels else ""
+        return f"knows {recorded_levels} levels, got {self.depth}{remedy}"
 
     def _unscored(self, trace: Trace, drafter: str) -> str | None:
         """Return what is missing for :meth:`kept_under`."""
