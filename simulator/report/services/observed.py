@@ -160,18 +160,19 @@ def _standing(observed: Observed) -> Standing:
 
 
 def _times_in_short(observed: Observed) -> str:
-    """Return means, each with its median and 99th percentile, as far as these are known."""
+    """Return means, each with its median and 99th percentile, as far as these are known; the first
+    one says which is which.
+    """
     times: list[str] = []
+    low, high = "p50 ", "p99 "
     for time in _first_times(observed):
-        unit = "" if times else " ms"
+        unit = "" if times else " ms on average"
         words = f"{time.quantity.upper()} {_ms(time.mean_ms)}{unit}"
         if _spread(time):
-            words += f" ({_ms(time.p50_ms)} to {_ms(time.p99_ms)})"
+            words += f" ({low}{_ms(time.p50_ms)}, {high}{_ms(time.p99_ms)})"
+            low = high = ""
         times.append(words)
-    if not times:
-        return ""
-    spread = ", p50 to p99" if any(map(_spread, _first_times(observed))) else ""
-    return f"{', '.join(times)}{spread}."
+    return f"{', '.join(times)}." if times else ""
 
 
 def _load_in_short(load: ObservedLoad, since_it_began: bool) -> Iterator[str]:
