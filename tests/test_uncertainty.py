@@ -24,6 +24,8 @@ from simulator.scenario.uncertain.draws import (
     Deviates,
     Doubt,
     Drawn,
+    Floor,
+    drawn,
     interval,
     stream,
 )
@@ -31,6 +33,7 @@ from simulator.scenario.uncertain.footings import Footing, rests_on
 from simulator.scenario.uncertain.intervals import (
     doubt_of,
     doubts_of,
+    laws_of,
     plain_step_by_law,
     rate_by_law,
     speedup_by_law,
@@ -79,6 +82,37 @@ def test_few_requests_are_drawn_one_by_one(count: int, monkeypatch: pytest.Monke
     before = interval(1.0, doubt)
     monkeypatch.setattr("simulator.scenario.uncertain.draws.DRAWN_AT_ONCE", 7 * count)
     assert interval(1.0, doubt) == before
+
+
+def test_no_draw_has_a_step_that_is_shorter_than_a_plain_one() -> None:
+    """A step a tenth longer than a plain one and twice as fast has 2.2 tokens: that is the most,
+    and the low end stays. A time per token is lifted by as much.
+    """
+    floor = Floor(log(1.1), {"a device": -1.0})
+    free = interval(2.0, Doubt((), {"a device": 1.0}))
+    bounded = interval(2.0, Doubt((), {"a device": 1.0}, floor=floor))
+    assert bounded.high == pytest.approx(2.2)
+    assert bounded.low == free.low
+    assert free.high > 5.0
+    lifted = floor._replace(power=1.0)
+    assert interval(11.0, Doubt((), {"a device": -1.0}, floor=lifted)).low == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "bounded"),
+    [("mtp_qwen3_5_27b_h100", True), ("specpipe_llama_3_1_70b_8x3090", False)],
+)
+def test_a_speedup_is_at_most_the_tokens_of_a_step(name: str, bounded: bool) -> None:
+    """Unless a step is less than a pass, as a beat of a pipeline is."""
+    loaded = load(name)
+    laws = laws_of(loaded.scenario, loaded.acceptance())
+    doubt = doubt_of(loaded, ())
+    assert (doubt.floor is not None) is bounded
+    draws = drawn(speedup_by_law(laws), doubt)
+    if bounded:
+        _, most_tokens = doubt.possible
+        most = float(laws.own.verified_per_step) * exp(most_tokens)
+        assert draws.value * exp(draws.changes.max()) <= most * (1.0 + 1e-9)
 
 
 def test_doubts_go_to_another_process_and_back() -> None:

@@ -26,6 +26,9 @@ Eight sources of error are drawn together ``DRAWS`` times, as factors on the num
   head is cut and nothing says what that loses; steps as long as they are, and no mean below 1 or
   above the window + 1.
 
+No draw has a speculative step with a whole pass of the target take less time than a step of plain
+decoding, so that its speed-up is at most the tokens of a step.
+
 Left out: the requests of a second run that the first is divided by, acceptance that was recorded
 from other models or stated without such a range, and that requests of a batch depend on each other.
 An interval holds ``SHARE`` of the draws.
@@ -77,6 +80,23 @@ NO_ENDS: Mapping[str, tuple[float, float]] = {}
 """No range that lies unevenly; other processes can be sent it, which a read-only view cannot."""
 
 
+class Floor(NamedTuple):
+    """A speculative step with a whole pass of the target takes no less time than one of plain
+    decoding, however the draws fall.
+    """
+
+    longer: float
+    """Log of the time of such a step over that of a plain one."""
+    changes: Mapping[str, float]
+    """Log change of that where one thing is off by one standard deviation, by its name."""
+    ends: Mapping[str, tuple[float, float]] = NO_ENDS
+    """Log changes of it at both ends of ranges that lie unevenly, by name."""
+    power: float = -1.0
+    """Power with which a number follows the time of a step: 1 for a step or a time per token, -1
+    for a speed-up or a rate.
+    """
+
+
 class Doubt(NamedTuple):
     """What a run knows of its own uncertainty."""
 
@@ -100,6 +120,8 @@ class Doubt(NamedTuple):
     """Power with which the number follows the tokens of a step: 1 for a speed-up or a rate, -1 for
     a time per token, 0 for a step.
     """
+    floor: Floor | None = None
+    """How long a step takes at least; None where nothing says it."""
 
 
 class Drawn(NamedTuple):
@@ -181,7 +203,21 @@ class Deviates:
                 changes += self.between(name, ends)
         if tokens.any():
             changes += doubt.tokens * np.clip(tokens, *doubt.possible)
+        if doubt.floor:
+            changes += doubt.floor.power * self._lifted(doubt.floor)
         return Drawn(value, changes)
+
+    def _lifted(self, floor: Floor) -> NDArray[np.float64]:
+        """Return ``DRAWS`` log changes that lift a step to the floor under it: 0 above it."""
+        longer = np.full(DRAWS, floor.longer)
+        for name, change in floor.changes.items():
+            if change:
+                longer += change * self.normal(name)
+        for name, ends in floor.ends.items():
+            if any(ends):
+                longer += self.between(name, ends)
+        lifted: NDArray[np.float64] = np.maximum(0.0, -longer)
+        return lifted
 
 
 def stream(name: str, seed: int) -> np.random.Generator:

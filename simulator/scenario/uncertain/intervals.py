@@ -37,6 +37,7 @@ from simulator.scenario.uncertain.draws import (
     Deviates,
     Doubt,
     Drawn,
+    Floor,
     Interval,
 )
 from simulator.scenario.uncertain.footings import footings, largest_in_words
@@ -254,14 +255,36 @@ def doubts_of(
     by_acceptance = acceptance_range(loaded)
     possible = possible_changes(scenario, float(stated.own.verified_per_step))
     by_context = _by_context(loaded, stated.own)
+    floor = _floor(stated, moved, at_ends)
     doubts = []
     for quantity in quantities:
         change_to = partial(_log_change, quantity, stated)
         changes = {name: change_to(laws) for name, laws in moved.items()} | by_context
         ends = {name: (change_to(low), change_to(high)) for name, (low, high) in at_ends.items()}
         tokens = change_to(stated.with_tokens(1.0))
-        doubts.append(Doubt(timed, changes, by_acceptance, ends, possible, tokens))
+        under = floor and floor._replace(power=change_to(stated.longer(own=1.0)))
+        doubts.append(Doubt(timed, changes, by_acceptance, ends, possible, tokens, under))
     return doubts
+
+
+def _floor(
+    stated: Laws, moved: Mapping[str, Laws], at_ends: Mapping[str, tuple[Laws, Laws]]
+) -> Floor | None:
+    """Return how long a step takes at least; None where it is less than a pass of the target by
+    law, as a beat of a pipeline is.
+    """
+    longer = log(_step_ratio(stated))
+    if longer <= 0.0:
+        return None
+    change_to = partial(_log_change, _step_ratio, stated)
+    changes = {name: change_to(laws) for name, laws in moved.items()}
+    ends = {name: (change_to(low), change_to(high)) for name, (low, high) in at_ends.items()}
+    return Floor(longer, changes, ends)
+
+
+def _step_ratio(laws: Laws) -> float:
+    """Return the time of a step over that of one of plain decoding."""
+    return float(laws.own.step_s / laws.plain.step_s)
 
 
 def _moved(loaded: Loaded, stated: Laws, batch: int | None) -> Iterator[tuple[str, Laws]]:
