@@ -9,14 +9,18 @@ import pytest
 
 from simulator.report import bank, inputs
 from simulator.report.blocks import (
+    ALWAYS,
+    FIRST,
     Bullets,
     Code,
     Highlight,
     Listing,
     Page,
     Paragraph,
+    Remark,
     Section,
     Sliders,
+    Standing,
     Table,
 )
 from simulator.report.pages import explain, law, what_if
@@ -309,6 +313,18 @@ def test_advice_in_sentences(recorded: dict[str, object] | None, words: str) -> 
     ]
     assert bank.advice_page("mine", recorded, loans, "vllm serve") == Page(
         "Acceptance for mine",
+        answer="Nearest published mean: 2.26 tokens a step with eagle_3 on Qwen/Qwen3-8B (chat).",
+        standing=Standing(
+            doubts=[
+                "a mean of another mix of tasks is 15 % off",
+                "one of code is up to 45 % off for prose",
+            ],
+            more=[
+                Remark("Differs", "In nothing that was stated.", FIRST),
+                Remark("As typed", "{acceptance: {tokens_per_step: 2.26}}", ALWAYS, 2),
+                Remark("Recording", words, FIRST),
+            ],
+        ),
         opening=[
             Table(
                 ["target", "method", "window", "T", "task", "tokens/step", "differs in"],

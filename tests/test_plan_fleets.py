@@ -22,7 +22,7 @@ from simulator.report.pages.fleets import _cheapest_first, headline
 from simulator.report.wording import whole_share
 from simulator.scenario import load
 from simulator.scenario.as_served import said_of_engine
-from simulator.studies.plan.commands.checkpoints import known_head
+from simulator.studies.plan.commands.checkpoints import KnownHead, known_head
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.limits import LimitInWords, read_limit
 from simulator.studies.plan.line.words import CountedGroup
@@ -350,8 +350,9 @@ def test_a_head_is_found_among_the_means_of_ones_own(tmp_path: Path) -> None:
     own |= {"target": "me/my-model", "means": own["means"][:1]}
     own["means"][0] |= {"method": "eagle_3", "draft": "me/my-head"}
     (folder / "mine.yaml").write_text(yaml.safe_dump(own))
-    assert known_head(("me/my-model",), "eagle_3", Catalogue((tmp_path,))) == "me/my-head"
-    assert not known_head(("me/my-model",), "eagle_3", CATALOGUE)
+    found = known_head(("me/my-model",), "eagle_3", Catalogue((tmp_path,)))
+    assert found == KnownHead("me/my-head", "me/my-model")
+    assert known_head(("me/my-model",), "eagle_3", CATALOGUE) == KnownHead("", "")
 
 
 @pytest.mark.full

@@ -285,7 +285,11 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
             {"model": "foo/Bar-7B"},
             "hf download foo/Bar-7B config.json --local-dir Bar-7B, then --model ./Bar-7B",
         ),
-        ({"device": "h100"}, "--device h100: there is no device 'h100'; did you mean 'h100_sxm'?"),
+        (
+            {"device": "h100"},
+            "--device h100: is the beginning of h100_94g_sxm, h100_nvl, h100_pcie, h100_sxm; name "
+            "one of them, whole",
+        ),
         ({"ttft-p95": "1"}, "--ttft-p95 1: expected a time with its unit, as in 1s or 40ms"),
         ({"engine": "vlm"}, "--engine vlm"),
         ({"weights": "fp7"}, "--weights fp7"),

@@ -824,7 +824,7 @@ def test_what_a_tree_asks_of_acceptance() -> None:
     other = TREE.model_copy(update={"drafter": "medusa"})
     assert first_finding(other, trace=trace_of([0, 1])) == (
         "tree",
-        "holds nothing of the drafter 'medusa'",
+        "holds nothing of the drafter 'medusa', but draft",
     )
     chains = trace_of([0, 1], medusa_run=[0, 1])
     assert first_finding(other, trace=chains) == ("tree", "holds chains of 'medusa', and no trees")

@@ -116,9 +116,8 @@ def test_every_module_of_studies_is_a_command() -> None:
 
 
 def test_no_page_is_without_a_study_or_a_command() -> None:
-    """A page is called like its study, command or subcommand; claims are those of ``specsim
-    validate --claims``, a ledger that of ``--table``, measured cards those of ``list device
-    --like``.
+    """A page is called like its study, command or subcommand; a ledger is that of ``specsim
+    validate --table``, measured cards those of ``list device --like``.
 
     Sliders are a part of the pages of runs, laws and plans, goodput of those of plans, and methods
     that draft beside the target of ``specsim methods --parallel``.
@@ -126,7 +125,6 @@ def test_no_page_is_without_a_study_or_a_command() -> None:
     verbs = {word for words, _ in every() for word in words.split()}
     assert modules("report/pages") - verbs == {
         "brief",
-        "claims",
         "decision",
         "fleets",
         "goodput",

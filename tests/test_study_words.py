@@ -116,7 +116,7 @@ def test_a_page_of_budgets_reads_so() -> None:
 def test_a_picture_of_budgets_reads_so() -> None:
     assert words(budget.budget_figure([budget_study(True)])) == [
         [
-            "budget γ (draft tokens per iteration, one sequence)",
+            "budget γ (draft tokens, one sequence)",
             "time (ms)",
             "any",
             "mean iteration, law",
@@ -125,7 +125,7 @@ def test_a_picture_of_budgets_reads_so() -> None:
             " c = T_target / T_draft = 3.2 ",
         ],
         [
-            "budget γ (draft tokens per iteration, one sequence)",
+            "budget γ (draft tokens, one sequence)",
             "tokens per second",
             "verified, law",
             "verified, simulation",

@@ -71,7 +71,7 @@ from simulator.inputs.services.tables import read_passes, read_requests, read_st
 from simulator.inputs.traces.converters import TO_TRACE
 from simulator.inputs.traces.file import read as read_trace
 from simulator.inputs.traces.summaries import TO_RATES
-from simulator.report.services.observed import observed_lines
+from simulator.report.services.observed import observed_page
 from simulator.scenario import load
 from simulator.scenario.decision.by_law import by_law
 from simulator.scenario.result.data import law_details
@@ -352,7 +352,7 @@ def _services(path: Path) -> object:
     seen = []
     for services in read_services([path]):
         observed = joined(services)
-        observed_lines(observed)
+        observed_page(observed)
         with TemporaryDirectory() as folder:
             for name, content in observation_files(observed, services).items():
                 Path(folder, name).write_text(content, "utf-8")

@@ -20,6 +20,7 @@ from simulator.core.strategies.common.adaptive import (
     ConfidentWindow,
     FixedWindow,
     GoodputWindow,
+    MovingWindow,
     OracleWindow,
     RequestWindow,
     WindowTable,
@@ -88,7 +89,7 @@ class ChainStrategy(TellsCourses, Strategy[D], DraftsChain, ReadsHiddenStates, T
         return super().needs._replace(
             draft_steps=self.drafter.steps(self.gamma),
             draft_model=not headed,
-            single_rates=isinstance(self.adaptive, TierWindow),
+            single_rates=isinstance(self.adaptive, TierWindow | MovingWindow),
         )
 
     @property
