@@ -1,4 +1,5 @@
-# 1 replica; option names: vLLM 0.32: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: 015a47e1), docs/cli/serve; read 2026-11
+# for 1 replica, on 8 x rtx_3090 with vLLM 0.32: sh vllm.sh
+# option names: docs/features/speculative_decoding (vllm-project/vllm 01ed47b4; dynamic lengths: 015a47e1), docs/cli/serve; read 2026-11
 # checkpoint: meta-llama/Llama-3.1-70B-Instruct, computed in bf16
 # draft: meta-llama/Llama-3.2-1B-Instruct, computed in bf16
 # the draft was simulated on 1 of 8 devices; vLLM wants the target's degree for it

@@ -181,9 +181,9 @@ def budget_figure(studies: Sequence[BudgetStudy]) -> Drawing:
                 if least <= study.cost_coefficient <= most:
                     axes.axvline(study.cost_coefficient, color=GREY, lw=0.8)
                 axes.set_xlim(least - 0.4, most + 0.4)
-            times.set_ylim(0.0, LEGEND_ROOM * times.get_ylim()[1])
-            rates.set_ylim(0.0)
+                axes.set_ylim(0.0)
         first_times, first_rates = panels[:, 0]
+        first_times.set_ylim(0.0, LEGEND_ROOM * first_times.get_ylim()[1])
         first_times.legend(loc="upper left")
         first_rates.legend(loc="lower left")
         first_times.set_ylabel("time (ms)")
