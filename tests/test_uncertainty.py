@@ -115,6 +115,17 @@ def test_a_speedup_is_at_most_the_tokens_of_a_step(name: str, bounded: bool) -> 
         assert draws.value * exp(draws.changes.max()) <= most * (1.0 + 1e-9)
 
 
+def test_a_floor_turns_no_loss_into_a_gain() -> None:
+    """Far from a fit many draws reach the floor; each is on the side of 1 on which it was."""
+    loaded = load("duodecoding_llama_2_7b_a800")
+    doubt = doubt_of(loaded, ())
+    value = speedup_by_law(laws_of(loaded.scenario, loaded.acceptance()))
+    bounded = drawn(value, doubt)
+    free = drawn(value, doubt._replace(floor=None))
+    assert (bounded.changes != free.changes).mean() > 0.2
+    assert bounded.chance_above(1.0) == free.chance_above(1.0)
+
+
 def test_doubts_go_to_another_process_and_back() -> None:
     doubt = Doubt(((1.0, 2),), {"a device": 0.1})
     assert deepcopy(doubt) == doubt, "copied as it is for a process"

@@ -143,8 +143,10 @@ def tokens_by_law(laws: Laws) -> float:
 
 def _apart(doubt: Doubt, fit_of: str) -> Doubt:
     """Return a doubt in which what the fit of an engine left is of this method or these windows
-    alone; of all together where ``fit_of`` is empty.
+    alone; of all together where ``fit_of`` is empty. Services without speculation are scenarios of
+    their own, which draw their steps by other names than the floor under a step has.
     """
+    doubt = doubt._replace(floor=None)
     if not fit_of:
         return doubt
     changes = {}
