@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from http.client import HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -30,6 +32,7 @@ from simulator.inputs.services.read import read_services
 from simulator.inputs.services.scraping import scrape, server_at
 from simulator.inputs.sessions import recorded
 from simulator.inputs.traces.converters import TO_TRACE
+from simulator.report.services.observed import _verdict
 
 LIVE = Path(__file__).parent / "data" / "live_services"
 BENCH = ("vllm_bench.json", "vllm_bench_metrics_before.txt", "vllm_bench_metrics_after.txt")
@@ -398,3 +401,10 @@ def test_what_is_wrong_in_an_observation_is_said_with_its_place(tmp_path: Path) 
     path.write_text("observed: 2\nbottleneck: none\n")
     with pytest.raises(BadInput, match=r"observed: .*1"):
         read_observed(path)
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(1.0, True), (1.02, False), (None, False)])
+def test_drafts_of_which_none_was_kept_are_told(tokens: float | None, told: bool) -> None:
+    acceptance: Any = SimpleNamespace(tokens_per_draft=tokens)
+    assert bool(_verdict(acceptance)) is told
+    assert not _verdict(None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -24,6 +26,7 @@ from simulator.scenario import load
 from simulator.scenario.as_served import said_of_engine
 from simulator.studies.plan.commands.checkpoints import KnownHead, known_head
 from simulator.studies.plan.file import load_plan
+from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.limits import LimitInWords, read_limit
 from simulator.studies.plan.line.words import CountedGroup
 from simulator.studies.plan.question import planned
@@ -193,6 +196,17 @@ def test_stated_fleets_stand_in_one_table(tmp_path: Path) -> None:
     assert "4 x rtx_4060_ti_8g do not do" in words
     for device in ("a100_80g_sxm", "l4"):
         assert f"- {device}: engine vllm" in words  # defaults of every fleet, not of the first
+
+
+@pytest.mark.parametrize(("times", "burst"), [(0.3, True), (1.0, False), (None, False)])
+def test_a_fleet_that_carries_less_than_it_is_planned_for_does_in_a_burst_alone(
+    times: float | None, burst: bool
+) -> None:
+    done: Any = SimpleNamespace(devices={"l4": 1})
+    room = Headroom(times, 5.0, steady=True, recorded=40)
+    part = FleetGroup(CountedGroup("l4", 1), 1.0, done, fewest=done, headroom=room)
+    assert StatedFleet((part,)).burst is burst
+    assert not StatedFleet((replace(part, fewest=None),)).burst  # it does not do at all
 
 
 def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:

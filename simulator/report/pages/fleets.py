@@ -84,12 +84,17 @@ def _cheapest_first(compared: StatedFleets) -> list[StatedFleet]:
 
 
 def _verdict(fleet: StatedFleet) -> str:
-    """Return whether a fleet does, at which price, and what it takes of it or lacks."""
+    """Return whether a fleet does, at which price, and what it takes of it or lacks; or that it
+    does in a burst alone.
+    """
     if not fleet.does:
         return _falls_short(fleet)
     words = f"{fleet.name} {_do(fleet)}"
     if fleet.usd_per_hour is not None:
         words += f" for {number(fleet.usd_per_hour, 3)} USD an hour"
+    if fleet.burst:
+        carries = number(fleet.carried_per_s, 3)
+        return f"{words}, but for a burst alone: when it lasts, {carries} requests a second"
     if len(fleet.groups) > 1:
         return f"{words} ({_shares(fleet)})"
     (part,) = fleet.groups

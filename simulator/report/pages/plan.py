@@ -15,6 +15,7 @@ from simulator.core.serving.load.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
 from simulator.report.blocks import (
+    ALWAYS,
     THEN,
     Block,
     Bullets,
@@ -119,10 +120,11 @@ def page(study: PlanStudy) -> Page:
     return Page(
         f"Plan {plan.file.name}",
         about=plan.file.about,
-        answer=f"{decided_words(study)}{headline(study.chosen)}{all_owned(study)}",
+        answer=f"{decided_words(study)}{headline(study.chosen)}",
         highlights=list(highlights(study)),
         opening=[
             drawing,
+            *_carried(study),
             _led(reasons(study)),
             *_reasons_of_decision(study),
             _led(changes(study)),
@@ -149,6 +151,8 @@ def standing(study: PlanStudy) -> Standing:
         fleet_ = study.decision.fleet
         doubts = list(doubts_by_law(fleet_.candidate.loaded, fleet_.mean_batch))
     more = [Remark(topic, words, THEN) for topic, words in reasons(study)]
+    if carried := all_owned(study):
+        more.insert(0, Remark("Carried", carried, ALWAYS, 2))
     for case in study.sensitivity:
         if case.change == TWICE:
             more.append(Remark("Twice the traffic", as_sentence(outcome(case)), THEN))
@@ -190,8 +194,8 @@ def headline(chosen: Finding) -> str:
 
 
 def all_owned(study: PlanStudy) -> str:
-    """Return how many requests a second all the devices that are owned carry, with a blank before
-    it; empty where none are, or nothing is known of it.
+    """Return how many requests a second all the devices that are owned carry; empty where none are,
+    or nothing is known of it.
     """
     carried = []
     for name, use in study.owned.items():
@@ -201,7 +205,13 @@ def all_owned(study: PlanStudy) -> str:
             carried.append(f"{owned} x {name} {at_least}{number(use.carried_per_s, 3)}")
     if not carried:
         return ""
-    return f" Requests a second within the SLO by all that are owned: {', '.join(carried)}."
+    return f"{', '.join(carried)} requests a second within the SLO, if all are used."
+
+
+def _carried(study: PlanStudy) -> Iterator[Block]:
+    """Yield what all owned devices carry, where some are."""
+    if carried := all_owned(study):
+        yield _led([("Carried", carried)])
 
 
 def highlights(study: PlanStudy) -> Iterator[Highlight]:

@@ -156,7 +156,18 @@ def _standing(observed: Observed) -> Standing:
         more.append(Remark("State", state, FIRST))
     lacking = [f"not held: {part.what} ({part.remedy})" for part in observed.not_held]
     doubts = [*observed.contradictions, *lacking]
-    return Standing(_times_in_short(observed), doubts=doubts, more=more)
+    return Standing(_times_in_short(observed), _verdict(observed.acceptance), doubts, more)
+
+
+def _verdict(acceptance: ObservedAcceptance | None) -> str:
+    """Return that drafts are of no use where none was kept; nothing where some were, or nothing is
+    known of them.
+    """
+    if acceptance is None or acceptance.tokens_per_draft is None:
+        return ""
+    if acceptance.tokens_per_draft > 1.0:
+        return ""
+    return "No draft token was kept: speculation only takes time here."
 
 
 def _times_in_short(observed: Observed) -> str:

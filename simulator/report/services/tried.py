@@ -135,6 +135,9 @@ def _standing(result: WhatIfService) -> Standing:
         verdicts.append(f"{each.change.typed} {each.verdict} ({chance_words(each.chance)})")
     assumed = list(dict.fromkeys(words for each in ranked for words in each.change.said))
     beware = [Remark("Beware", f"{words}.", FIRST) for words in cautions_of(result)]
+    far_off = ", ".join(_far_off(result))
+    if far_off and assumed:  # which leave no room for more
+        assumed.insert(0, f"the simulation is far off what was measured ({far_off})")
     return Standing(interval, f"{', '.join(verdicts)}.", assumed, beware)
 
 
@@ -145,9 +148,11 @@ def headline(result: WhatIfService) -> str:
     helping = sum(tried.verdict == "helps" for tried in result.tries)
     if len(result.tries) == 1:
         return f"{words}."
+    left_out = f" ({len(result.untried)} left out)" if result.untried else ""
     if helping:
-        return f"{helping} of {len(result.tries)} changes help; most likely {words}."
-    return f"None of {len(result.tries)} changes is likely to help; nearest to it, {words}."
+        return f"{helping} of {len(result.tries)} changes help{left_out}; most likely {words}."
+    tries = f"None of {len(result.tries)} changes is likely to help{left_out}"
+    return f"{tries}; nearest to it, {words}."
 
 
 def _effect(tried: TriedChange) -> str:
@@ -157,14 +162,18 @@ def _effect(tried: TriedChange) -> str:
     return f"{tried.verdict}: {change}, faster with a chance of {chance_words(tried.chance)}"
 
 
+def _far_off(result: WhatIfService) -> Iterator[str]:
+    """Yield the numbers of the service in which the simulation is far off, and by how much."""
+    for each in result.before:
+        if each.error is not None and abs(each.error) >= FAR_OFF:
+            yield f"{each.number.words} {signed_share(each.error)}"
+
+
 def cautions_of(result: WhatIfService) -> Iterator[str]:
     """Yield what a reader has to know first: where the simulation is far off, what cannot be
     tried.
     """
-    far_off = []
-    for each in result.before:
-        if each.error is not None and abs(each.error) >= FAR_OFF:
-            far_off.append(f"{each.number.words} {signed_share(each.error)}")
+    far_off = list(_far_off(result))
     target = result.base.scenario.target
     fit = target.engine.fit if target else None
     held_out = fit.errors.get("held out") if fit else None

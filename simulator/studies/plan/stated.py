@@ -178,6 +178,16 @@ class StatedFleet:
         return sum(known) if len(known) == len(carried) else None
 
     @property
+    def burst(self) -> bool:
+        """Return whether it meets the SLO for the planned requests alone: of more that come as fast
+        it carries less than all.
+        """
+        for part in self.serving:
+            if part.headroom and part.headroom.times is not None and part.headroom.times < 1.0:
+                return self.does
+        return False
+
+    @property
     def carried_between(self) -> Interval | None:
         """Return between what that lies, as few requests are known: the same few in each group;
         None where enough are.
@@ -220,6 +230,7 @@ class StatedFleet:
             "cost_usd_per_hour": self.usd_per_hour,
             "goodput_requests_per_s": self.whole and good_per_s(self.whole),
             "carried_per_s": self.carried_per_s,
+            "burst": self.burst,
             "limited_by": tightest and limit_name(tightest.limit),
             "tightest_ratio": tightest and tightest.strain,
             "intervals": intervals,
