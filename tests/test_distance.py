@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+from collections import defaultdict
 from itertools import pairwise
-from math import exp, hypot, log, log2
+from math import exp, hypot, log, log2, sqrt
+from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
@@ -14,6 +18,8 @@ from simulator.core.cost.device import Device
 from simulator.core.cost.engine import Engine, EngineErrors, Home
 from simulator.core.cost.hull import Hull, doublings, kinds_of
 from simulator.core.quantities import Positive
+from simulator.evidence.fits import papers
+from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import Loaded, load
 from simulator.scenario.uncertain.devices import by_operation
 from simulator.scenario.uncertain.distance import (
@@ -120,6 +126,30 @@ def test_constants_of_plain_decoding_leave_rows_to_the_products_of_the_device(ro
     assert farthest(changed(Engine, plain_fitted, own).scenario) == {"rows": log2(rows)}
     alone = load(AT_HOME, [*HOME, "strategy=autoregressive"])
     assert farthest(changed(Engine, plain, alone).scenario) == {}
+
+
+def test_the_step_to_verification_is_as_wide_as_the_worst_method_is_off() -> None:
+    """Of the predicted cells whose engines saw plain decoding alone, by method and quantity."""
+    kept = Path(__file__).parent.parent / "reports/validation/cells.csv"
+    with kept.open(encoding="utf-8", newline="") as file:
+        predicted = {
+            row["cell"]: row for row in csv.DictReader(file) if row["kind"] == "prediction"
+        }
+    errors = defaultdict[tuple[str, ...], list[float]](list)
+    for paper in papers(Catalogue()):
+        for cell in paper.with_role("predict"):
+            run = paper.question(cell).run
+            if cell.cell not in predicted or "verification" not in farthest(
+                load(run.scenario, run.overrides).scenario
+            ):
+                continue
+            row = predicted[cell.cell]
+            group = (paper.name, row["method"], row["quantity"])
+            errors[group].append(log(float(row["run"]) / float(row["published"])))
+    off = {group: sqrt(fmean(error**2 for error in own)) for group, own in errors.items()}
+    assert {group[0] for group in off} == {"duodecoding", "specpipe", "speculative_streaming"}
+    assert min(off.values()) == pytest.approx(0.02, abs=0.005)
+    assert max(off.values()) == pytest.approx(GROWTH["verification"].speculation, abs=0.005)
 
 
 @pytest.mark.parametrize(

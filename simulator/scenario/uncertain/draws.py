@@ -184,23 +184,17 @@ class Deviates:
         what was fitted: where runs come out too high, the number is lower. ``acceptance`` names
         what is drawn for a range of acceptance: one name for each source of it.
         """
-        tokens = np.zeros(DRAWS)
-        changes = np.zeros(DRAWS)
+        of_times = dict(doubt.changes)
+        by_context = of_times.pop(BY_CONTEXT, 0.0)
+        tokens = by_context * self.normal(BY_CONTEXT) if by_context else np.zeros(DRAWS)
+        changes = self._together(of_times, doubt.ends)
         if doubt.tokens:
             changes -= doubt.tokens * self.times(doubt.requests)
-        for name, change in doubt.changes.items():
-            if name == BY_CONTEXT:
-                tokens += change * self.normal(name)
-            elif change:
-                changes += change * self.normal(name)
         if residuals:
             random = stream("residuals", self._seed)
             changes -= random.choice(residuals, DRAWS)  # what runs above is published below
         if any(doubt.acceptance):
             tokens += self.between(acceptance, doubt.acceptance)
-        for name, ends in doubt.ends.items():
-            if any(ends):
-                changes += self.between(name, ends)
         if tokens.any():
             changes += doubt.tokens * np.clip(tokens, *doubt.possible)
         if doubt.floor:
@@ -209,15 +203,24 @@ class Deviates:
 
     def _lifted(self, floor: Floor) -> NDArray[np.float64]:
         """Return ``DRAWS`` log changes that lift a step to the floor under it: 0 above it."""
-        longer = np.full(DRAWS, floor.longer)
-        for name, change in floor.changes.items():
-            if change:
-                longer += change * self.normal(name)
-        for name, ends in floor.ends.items():
-            if any(ends):
-                longer += self.between(name, ends)
+        longer = floor.longer + self._together(floor.changes, floor.ends)
         lifted: NDArray[np.float64] = np.maximum(0.0, -longer)
         return lifted
+
+    def _together(
+        self, changes: Mapping[str, float], ends: Mapping[str, tuple[float, float]]
+    ) -> NDArray[np.float64]:
+        """Return ``DRAWS`` log changes by all that is in doubt, by name: ``changes`` of a standard
+        deviation each, ``ends`` at both ends of a range.
+        """
+        together = np.zeros(DRAWS)
+        for name, change in changes.items():
+            if change:
+                together += change * self.normal(name)
+        for name, both in ends.items():
+            if any(both):
+                together += self.between(name, both)
+        return together
 
 
 def stream(name: str, seed: int) -> np.random.Generator:

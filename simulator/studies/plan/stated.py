@@ -85,6 +85,12 @@ class FleetGroup:
         return self.fewest is not None
 
     @property
+    def short(self) -> bool:
+        """Return whether they are known to carry less than their share of the planned traffic."""
+        times = self.headroom.times if self.headroom else None
+        return times is not None and times < 1.0
+
+    @property
     def carried_per_s(self) -> float | None:
         """Return the requests a second that all of them carry within the SLO; None if unknown."""
         if self.whole is None or self.headroom is None or self.headroom.times is None:
@@ -182,10 +188,7 @@ class StatedFleet:
         """Return whether it meets the SLO for the planned requests alone: of more that come as fast
         it carries less than all.
         """
-        for part in self.serving:
-            if part.headroom and part.headroom.times is not None and part.headroom.times < 1.0:
-                return self.does
-        return False
+        return self.does and any(part.short for part in self.serving)
 
     @property
     def carried_between(self) -> Interval | None:

@@ -116,7 +116,10 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
     fit_of = another_method
     if not fit_of and "rows" in farthest(loaded.scenario, batch):
         fit_of = UNSEEN
-    doubts = [_apart(doubt, fit_of) for doubt in doubts_of(loaded, (), quantities, batch)]
+    doubts = []
+    for doubt in doubts_of(loaded, (), quantities, batch):
+        # plain decoding is a service of its own, drawn by other names than a floor has
+        doubts.append(_apart(doubt._replace(floor=None), fit_of))
     deviates = Deviates()
     source = f"acceptance, {another_method}" if another_method else "acceptance"
     tpot, step, tokens = (deviates.drawn(1.0, doubt, acceptance=source).changes for doubt in doubts)
@@ -143,10 +146,8 @@ def tokens_by_law(laws: Laws) -> float:
 
 def _apart(doubt: Doubt, fit_of: str) -> Doubt:
     """Return a doubt in which what the fit of an engine left is of this method or these windows
-    alone; of all together where ``fit_of`` is empty. Services without speculation are scenarios of
-    their own, which draw their steps by other names than the floor under a step has.
+    alone; of all together where ``fit_of`` is empty.
     """
-    doubt = doubt._replace(floor=None)
     if not fit_of:
         return doubt
     changes = {}
