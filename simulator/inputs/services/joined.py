@@ -11,7 +11,15 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from simulator.inputs.services.bottleneck import bottleneck_of, mean_request_ms
-from simulator.inputs.services.measured import MS, SHORTEST_S, ServedRequest, ServiceFile, bare_name
+from simulator.inputs.services.measured import (
+    MS,
+    SHORTEST_S,
+    ServedRequest,
+    ServiceFile,
+    bare_name,
+    by_arrival,
+    listing_of,
+)
 from simulator.inputs.services.observed import (
     MeasuredTime,
     NotHeld,
@@ -74,18 +82,14 @@ def joined(services: Sequence[ServiceFile], skipped: int = 0) -> Observed:
     )
     if not skipped:
         return whole
-    later = without_first(whole, by_arrival(listed(services)), skipped, services[0].file)
+    later = without_first(whole, by_arrival(_listed(services)), skipped, services[0].file)
     return later.model_copy(update={"bottleneck": bottleneck_of(later.times, state, later.load)})
 
 
-def listed(services: Sequence[ServiceFile]) -> Sequence[ServedRequest]:
-    """Return the requests of the first file about all of them; none where no file lists them."""
-    return next((each.requests for each in services if each.requests and each.whole), ())
-
-
-def by_arrival(requests: Sequence[ServedRequest]) -> list[ServedRequest]:
-    """Return requests in the order of their arrival; as they stand where none is known."""
-    return sorted(requests, key=lambda request: request.arrival_s or 0.0)
+def _listed(services: Sequence[ServiceFile]) -> Sequence[ServedRequest]:
+    """Return the requests of the first file that lists all of them; none where no file does."""
+    listing = listing_of(services)
+    return listing.requests if listing else ()
 
 
 def _warm_up(services: Sequence[ServiceFile]) -> str:
@@ -95,7 +99,7 @@ def _warm_up(services: Sequence[ServiceFile]) -> str:
     The first is then the slowest to a first token, ``WARMING`` times as slow as the second half of
     the requests in the median, though its prompt is no longer than theirs.
     """
-    requests = listed(services)
+    requests = _listed(services)
     waits_ms = [request.ttft_ms for request in requests if request.ttft_ms is not None]
     half = len(waits_ms) // 2
     if half < LEAST_WARM or len(waits_ms) < len(requests):

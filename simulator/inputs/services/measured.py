@@ -91,6 +91,23 @@ class ServiceFile:
     """Whether it is about all requests of its time, so that its counts are those of other files."""
 
 
+def listing_of(services: Sequence[ServiceFile]) -> ServiceFile | None:
+    """Return the first file that lists all requests; None where none does."""
+    return next((each for each in services if each.requests and each.whole), None)
+
+
+def places_by_arrival(requests: Sequence[ServedRequest]) -> list[int]:
+    """Return the places of requests in the order of their arrival; their own order where that is
+    not known.
+    """
+    return sorted(range(len(requests)), key=lambda place: requests[place].arrival_s or 0.0)
+
+
+def by_arrival(requests: Sequence[ServedRequest]) -> list[ServedRequest]:
+    """Return requests in the order of their arrival, as :func:`places_by_arrival`."""
+    return [requests[place] for place in places_by_arrival(requests)]
+
+
 def time_of(
     quantity: Quantity, side: Side, file: str, definition: str, values_ms: Sequence[float]
 ) -> list[MeasuredTime]:

@@ -12,7 +12,10 @@ from simulator.inputs.services.measured import (
     ServedPass,
     ServedRequest,
     ServiceFile,
+    by_arrival,
     known,
+    listing_of,
+    places_by_arrival,
 )
 from simulator.inputs.services.observed import Observed
 from simulator.inputs.writing import csv_text, json_text
@@ -57,7 +60,7 @@ def observation_files(observed: Observed, services: Sequence[ServiceFile]) -> Ma
 
 def _tables(services: Sequence[ServiceFile]) -> Iterator[tuple[str, str, str]]:
     """Yield the tables of files: the field of an observation that names one, its name, its text."""
-    listing = next((each for each in services if each.requests and each.whole), None)
+    listing = listing_of(services)
     if listing:
         yield "requests_file", REQUESTS, _requests_table(listing.requests)
     passes = [one_pass for each in services for one_pass in each.passes]
@@ -75,7 +78,7 @@ def _rows_of(service: ServiceFile, listing: ServiceFile) -> Mapping[int, int]:
     """Return the rows in the table of requests, from 1, of the requests of a file, by their places
     in it: those of the same file, or those that alone have as many tokens in both.
     """
-    order = _by_arrival(listing.requests)
+    order = places_by_arrival(listing.requests)
     if service is listing:
         return {place: row for row, place in enumerate(order, 1)}
     rows = _by_lengths([listing.requests[place] for place in order])
@@ -104,11 +107,6 @@ def _steps_line(steps: RequestSteps, rows: Mapping[int, int]) -> str:
     return json_text(fields, indent=None) + "\n"
 
 
-def _by_arrival(requests: Sequence[ServedRequest]) -> Sequence[int]:
-    """Return the places of requests in the order of their arrival."""
-    return sorted(range(len(requests)), key=lambda place: requests[place].arrival_s or 0.0)
-
-
 def _requests_table(requests: Sequence[ServedRequest]) -> str:
     """Return requests as CSV, in the order of their arrival; sessions are numbers, and turns
     follow each other where one between them failed.
@@ -117,7 +115,7 @@ def _requests_table(requests: Sequence[ServedRequest]) -> str:
     numbers: dict[str, int] = {}
     turns = _turns_by_session(requests)
     rows = []
-    for request in [requests[place] for place in _by_arrival(requests)]:
+    for request in by_arrival(requests):
         arrival_s = None
         if request.arrival_s is not None:
             arrival_s = round(request.arrival_s - begin_s, 6)

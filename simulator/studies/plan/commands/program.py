@@ -207,10 +207,10 @@ class ServingProgram:
         files' names; none where :meth:`unserved` says why. ``catalogue``: whose means may name a
         head.
         """
-        script = self.script(scenario, ranges, head, catalogue=catalogue)
         served = self.served(scenario, ranges, head, catalogue)
-        if script is None or served is None:
+        if served is None:
             return {}
+        script = self._script(served, (), self.file)
         if self.configuration is None:
             return {self.file: script}
         fields = yaml.safe_dump(self.configuration.fields(served), sort_keys=False, width=100)
@@ -240,11 +240,14 @@ class ServingProgram:
         served = self.served(scenario, ranges, head, catalogue)
         if served is None:
             return None
-        lossy = scenario.acceptance.rule
+        return self._script(served, behind, file or self.file)
+
+    def _script(self, served: Served, behind: Sequence[Words], file: str) -> str:
+        lossy = served.scenario.acceptance.rule
         options = self.rule(lossy) if lossy and lossy.lossy else []
         lines = [*self.lines(served), *([options] if options else [])]
         command = shell_command([*lines, *behind])
-        comments = self._comments(served, file or self.file)
+        comments = self._comments(served, file)
         return "".join(f"# {line}\n" for line in comments) + command
 
     def unserved(self, scenario: Scenario) -> str:
