@@ -25,6 +25,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 import simulator
@@ -121,7 +122,7 @@ class EagerDrafting(ChainStrategy[Durations]):
         yield verified
 
     def step_seconds(self, durations: Durations, kind: Kind) -> Any:
-        overlap = max(durations.target, durations.draft)
+        overlap = np.maximum(durations.target, durations.draft)  # a report asks with arrays
         return overlap + durations.redraft
 
     def kinds(self, odds, requests):

@@ -1,5 +1,5 @@
 """The README and docs/: commands exist, scenarios load, figures quoted beside a command are printed
-by it.
+by it; what a page has the reader write is written, and its commands and Python run with it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from simulator.cli.main import main
 from simulator.inputs.catalogue import shipped
 from simulator.scenario import load
 from tests.apart import kept
+from tests.packages import python_with, specsim_with
 from tests.sentences import paragraphs, sentences
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +37,8 @@ QUICK = ("run", "law", "list", "show", "schema", "explain", "compare")
 """Commands that are carried out; sweeps, live decoding and recordings are only read."""
 MOST_WORDS = 35
 """Of a sentence that is read once."""
+OWN_STRATEGY = "docs/how-to/own_strategy.md"
+"""The page whose commands want the reader's own package."""
 HOW_TO = [page for page in BOOKS if page.parent.name == "how-to"]
 READ_FIRST = [
     ROOT / "README.md",
@@ -105,7 +108,7 @@ def quick(one: Quoted) -> bool:
     that an earlier command wrote are not here.
     """
     tutorial = one.page.startswith("docs/tutorial/")
-    if re.search(r"[./\w]/\w+\.(csv|jsonl|yaml|npz)", one.command):
+    if one.page == OWN_STRATEGY or re.search(r"[./\w]/\w+\.(csv|jsonl|yaml|npz)", one.command):
         return False
     return one.page != "README.md" and (
         one.args[0] in QUICK or (tutorial and one.args[0] == "plan")
@@ -130,6 +133,42 @@ def test_what_is_said_of_a_command_is_what_it_prints(
         if number not in NUMBER.findall(result.stdout)
     ]
     assert missing == [], f"{one.page}: {one.command}\n{result.stdout}"
+
+
+def class_of_the_notebook() -> str:
+    """Return the module that the page has the reader copy: the notebook up to its first use,
+    without the line that the notebook says a file of one's own does without.
+    """
+    notebook = (ROOT / "notebooks" / "6_your_own_strategy.py").read_text()
+    own = notebook.partition("class WrongLaw")[0]
+    return re.sub(r"^.*# .*its own file does without$", "", own, flags=re.MULTILINE)
+
+
+def announced(package: Path) -> None:
+    """Announce the module as CONTRIBUTING.md writes it."""
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    (group,) = re.findall(r'\[project\.entry-points\."(specsim\.strategies)"\]', contributing)
+    (target,) = re.findall(r'^ +eager_drafting = "(.*)"$', contributing, re.MULTILINE)
+    information = package / "eager_drafting-0.1.dist-info"
+    information.mkdir()
+    metadata = "Metadata-Version: 2.1\nName: eager-drafting\nVersion: 0.1\n"
+    (information / "METADATA").write_text(metadata)
+    (information / "entry_points.txt").write_text(f"[{group}]\neager_drafting = {target}\n")
+
+
+@pytest.mark.full
+def test_the_page_of_ones_own_strategy_runs_with_the_class_of_the_notebook(tmp_path: Path) -> None:
+    (tmp_path / "eager_drafting.py").write_text(class_of_the_notebook())
+    announced(tmp_path)
+    commands = [one for one in QUOTED_ONCE if one.page == OWN_STRATEGY]
+    assert {one.args[0] for one in commands} == {"validate", "run", "compare"}
+    for one in commands:
+        done = specsim_with(tmp_path, *one.args)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / OWN_STRATEGY).read_text(), re.M | re.S)
+    done = python_with(tmp_path, "-c", block, MPLBACKEND="agg")
+    assert done.returncode == 0, done.stderr
 
 
 SCENARIOS = [

@@ -200,6 +200,35 @@ def test_kinds_have_to_take_arrays_or_say_that_they_do_not() -> None:
         verdict_on(OneNumber.example())
 
 
+class OneDuration(Pearl):
+    """Its law knows one duration at a time."""
+
+    name: Literal["one_duration"] = "one_duration"
+
+    def step_seconds(self, durations: Any, kind: Kind) -> Any:
+        return max(durations.target, durations.draft)
+
+
+class Between(Pearl):
+    """Its law is another one for several durations at once."""
+
+    name: Literal["between"] = "between"
+
+    def step_seconds(self, durations: Any, kind: Kind) -> Any:
+        return np.mean(durations.target) + super().step_seconds(durations, kind) * 0.0
+
+
+def test_a_law_has_to_take_arrays_of_durations() -> None:
+    with pytest.raises(BadInput, match=r"one_duration: step_seconds fails .* np\.maximum for max"):
+        verdict_on(OneDuration.example())
+
+
+def test_a_law_is_the_same_for_several_durations_at_once() -> None:
+    checks = check_example(Between.example())
+    broken = [check for check in checks if check.way == "step for several durations at once"]
+    assert {check.disagreement for check in broken} >= {True}
+
+
 class Twice(VanillaSD):
     """Its law charges the draft twice."""
 

@@ -33,7 +33,7 @@ from simulator.core.strategies.common.base import early_exit
 from simulator.core.strategies.common.capabilities import Tunable, drafts_first, line_of
 from simulator.core.strategies.common.claim import EXACT, Claim, Example
 from simulator.core.strategies.common.outputs import Outputs
-from simulator.core.strategies.common.step import Kind
+from simulator.core.strategies.common.step import NO_DURATIONS, Kind
 from simulator.core.world import World
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario import load
@@ -44,6 +44,8 @@ CONTEXT = 100
 """Cached tokens at which an example's law is taken; stated durations do not depend on them."""
 STEPS = 80
 """Steps of an example's run, at least; enough for a few turns of its steady state."""
+VARIED = (0.5, 2.0)
+"""Parts of itself that a duration is of at once, where a law is asked for several."""
 CHANCES = (0.5, 0.9)
 """Chances of each draft token in runs that chance decides."""
 DRAWN_STEPS = 5_000
@@ -126,7 +128,8 @@ class _Record(NamedTuple):
 
 def check_example(example: Example) -> Iterator[LawCheck]:
     """Hold the law of an example to its timeline and its replay, for several acceptances and
-    batches.
+    batches. Raises :class:`BadInput` for a law that fails for durations that are arrays, as a
+    report asks for them.
     """
     longest = example.strategy_for(1).window
     for batch in example.batches:
@@ -244,6 +247,7 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
             durations = strategy.durations(cost, strategy.step(kind, CONTEXT))
             law_s = float(strategy.step_seconds(durations, kind))
             words = f"{trial.condition}, kind {kind.name}"
+            yield from _check_arrays(strategy, durations, kind, partial(check, condition=words))
             yield check(
                 "step from rest",
                 words,
@@ -282,6 +286,32 @@ def _check_trial(trial: ExampleTrial) -> Iterator[LawCheck]:
                 words = f"{trial.condition}, {output} output tokens"
                 emitted = tally.shown / tally.request_steps
                 yield check(f"{way}, tokens", words, EXACT, float(ends.tokens_per_step), emitted)
+
+
+def _check_arrays(
+    strategy: Strategy, durations: NamedTuple, kind: Kind, check: Callable[..., LawCheck]
+) -> Iterator[LawCheck]:
+    """Hold a step by law over an array of one of its durations to the same, one after the other.
+    Raises :class:`BadInput` where it fails for an array.
+    """
+    for name in durations._fields:
+        duration = getattr(durations, name)
+        if name in NO_DURATIONS or isinstance(duration, tuple):
+            continue
+        varied = duration * np.array(VARIED)
+        try:
+            together = strategy.step_seconds(durations._replace(**{name: varied}), kind)
+        except (TypeError, ValueError) as error:
+            raise BadInput.at(
+                strategy.name,
+                f"step_seconds fails for several durations {name} at once, which are an array: "
+                f"{error}; write np.maximum for max, np.where for if, and leave out float()",
+            ) from error
+        for law_s, alone in zip(np.broadcast_to(together, len(VARIED)), varied, strict=True):
+            alone_s = strategy.step_seconds(durations._replace(**{name: float(alone)}), kind)
+            yield check(
+                "step for several durations at once", claim=EXACT, law=law_s, process=alone_s
+            )
 
 
 def step_from_rest(strategy: Strategy, cost: StatedCost, kind: Kind) -> float:
