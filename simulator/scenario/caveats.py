@@ -380,7 +380,6 @@ def _about_pools(scenario: Scenario) -> Iterator[str]:
 
 def _about_law(scenario: Scenario) -> Iterator[str]:
     """Yield what the law leaves out, and what stands in for what."""
-    requests = scenario.requests
     schedule = scenario.schedule
     claim = claim_of(scenario)
     if not claim.exact:
@@ -403,6 +402,17 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
             "the law is that of a replica, however many there are; loads are held to the most "
             "replicas that there may be"
         )
+    yield from _about_requests(scenario)
+    if scenario.cost.jitters:
+        yield (
+            "links jitter: drawn for every transfer in the simulation, at its mean in law and "
+            "replay"
+        )
+
+
+def _about_requests(scenario: Scenario) -> Iterator[str]:
+    """Yield what the law leaves out of requests that come together or differ."""
+    requests = scenario.requests
     if requests.traffic and requests.traffic.dropped:
         yield (
             f"{requests.traffic.dropped:,} requests of more than "
@@ -418,11 +428,6 @@ def _about_law(scenario: Scenario) -> Iterator[str]:
         yield (
             "the law is about steps; what admissions of other requests cost in between is left out "
             "of it"
-        )
-    if scenario.cost.jitters:
-        yield (
-            "links jitter: drawn for every transfer in the simulation, at its mean in law and "
-            "replay"
         )
     if scenario.durations and requests.together and not scenario.durations.by_load:
         batch = "" if requests.arrivals else f" of {requests.concurrency}"

@@ -464,14 +464,33 @@ def _checked(
     scenario = with_pools(with_fitting_draft(scenario, document))
     scenario, document = borrowed(scenario, document, catalogue)
     scenario = with_policies_of_engines(with_policy_of_engine(scenario))
+    _refuse_faults(scenario, document, catalogue)
+    if "requests" not in same:
+        scenario = scenario.replace(requests=scenario.requests.counted())
+    scenario = _with_caching(scenario, document)
+    if base and "acceptance" in same and _same_verdicts(scenario, base):
+        trace = base.trace and fitting(base.trace, scenario, document, catalogue)
+        loaded = Loaded(scenario, trace, document, base.verdicts, as_read=as_read)
+    else:
+        trace = read_trace(scenario, document, catalogue)
+        loaded = Loaded(scenario, trace, document, verdicts_of(trace), as_read=as_read)
+    return _as_recorded(loaded)
+
+
+def _refuse_faults(scenario: Scenario, document: Document, catalogue: Catalogue) -> None:
+    """Raise :class:`BadInput` with all that is wrong between the fields of a scenario."""
     faults = [
         *faults_of(scenario, document, catalogue),
         *faults_of_pools(scenario, document),
     ]
     if faults:
         raise BadInput(faults)
-    if "requests" not in same:
-        scenario = scenario.replace(requests=scenario.requests.counted())
+
+
+def _with_caching(scenario: Scenario, document: Document) -> Scenario:
+    """Return a scenario whose caches are those of its engine; raises :class:`BadInput` where memory
+    has no room, or where traffic states no prefixes that could be found again.
+    """
     fault = scenario.requests.hash_fault() if scenario.serving.memory.prefix_caching else None
     if fault:
         raise fault
@@ -480,13 +499,7 @@ def _checked(
         check_pools(scenario, document)
     else:
         check_memory(scenario, document)
-    if base and "acceptance" in same and _same_verdicts(scenario, base):
-        trace = base.trace and fitting(base.trace, scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, base.verdicts, as_read=as_read)
-    else:
-        trace = read_trace(scenario, document, catalogue)
-        loaded = Loaded(scenario, trace, document, verdicts_of(trace), as_read=as_read)
-    return _as_recorded(loaded)
+    return scenario
 
 
 def _read(document: Document, kept: PlainData, sources: Sequence[AsRead]) -> Scenario:

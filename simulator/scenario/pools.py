@@ -171,11 +171,20 @@ def _wrong_pool(
     if policy.max_requests is None:
         message = f"{policy.name} needs max_requests where a router deals requests out"
         yield document.fault((*where, "policy"), message)
+    yield from _another_target(scenario, pool, where, document)
+
+
+def _another_target(
+    scenario: Scenario, pool: ReplicaPool, where: Path_, document: Document
+) -> Iterator[Fault]:
+    """Yield in what the target of a pool may not differ from that of the first one that decodes."""
     own, first = pool.target, scenario.target
-    if own and first and own.model.name != first.model.name:
+    if own is None or first is None:
+        return
+    if own.model.name != first.model.name:
         message = f"{own.model.name} is another model than {first.model.name}; all pools serve one"
         yield document.fault(_stated_at(scenario, where, "model", document), message)
-    if own and first and own.kv_cache != first.kv_cache:
+    if own.kv_cache != first.kv_cache:
         message = (
             f"caches of {own.kv_cache} in the {pool.role} pool do not fit those of "
             f"{first.kv_cache} where the request decodes"

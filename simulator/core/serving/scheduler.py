@@ -554,11 +554,15 @@ class Scheduler:
             self._mark(batch, False)
         if queues.in_flight > 1:
             self.ring()
-        waits = queues.waiting or queues.loading
-        changes = batch.prompts or self.carried or self._leaving or waits
-        self._same = batch if self._repeats and not (changes or self.log) else None
+        self._same = batch if self._comes_again(batch) else None
         if self._leaving:
             self._release()
+
+    def _comes_again(self, batch: Batch) -> bool:
+        """Return whether the next iteration has the same batch: nobody comes, leaves or is read."""
+        waits = self.queues.waiting or self.queues.loading
+        changes = batch.prompts or self.carried or self._leaving or waits
+        return self._repeats and not (changes or self.log)
 
     def _release(self) -> None:
         """Take back the memory of all requests that have left and are in no iteration under way."""

@@ -276,18 +276,25 @@ def fit(
         "one constant": _one_constant(used),
     }
     for column in groups:
-        if not any(run.columns.get(column.rstrip("+")) for run in used):
-            message = "no row that is fitted has a cell in this column"
-            raise BadInput.at(engine.name, message, column)
-        missed = []
-        for group in _groups(used, column):
-            others = _numbers([run for run in used if run not in group], engine, free)
-            refitted = {name: number.value for name, number in others.items()}
-            missed += _predictions(group, engine, refitted)
-        errors[f"without {column}"] = _mape(missed)
+        errors[f"without {column}"] = _mape(_left_out(used, engine, free, column))
     if outside:
         errors["left out"] = _mape(outside)
     return EngineFit(_with(engine, values), numbers, errors, predictions)
+
+
+def _left_out(
+    used: Sequence[MeasuredRun], engine: Engine, free: Sequence[str], column: str
+) -> list[tuple[MeasuredRun, float]]:
+    """Return the runs of each group of a column with what a fit without that group says of them."""
+    if not any(run.columns.get(column.rstrip("+")) for run in used):
+        message = "no row that is fitted has a cell in this column"
+        raise BadInput.at(engine.name, message, column)
+    predictions = []
+    for group in _groups(used, column):
+        others = _numbers([run for run in used if run not in group], engine, free)
+        refitted = {name: number.value for name, number in others.items()}
+        predictions += _predictions(group, engine, refitted)
+    return predictions
 
 
 def _expanded(free: Sequence[str], runs: Sequence[MeasuredRun]) -> Iterator[str]:

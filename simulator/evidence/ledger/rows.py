@@ -194,15 +194,10 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Me
         return Measured(None, _plain_step_s(row), None, whole_loop)
     beside = _plain_run(row, every)
     rate = row.number("speculative_tokens_per_s")
-    requests = row.number("concurrency") or 1.0
     tokens = row.number("tokens_per_step") or tokens
-    step_s = _step_s(row, beside)
-    if step_s is None and rate and not row.whole_loop:
-        step_s = requests * tokens / rate
+    step_s = _step_s(row, beside) or _step_at(row, rate, tokens)
     plain_rate = row.number("plain_tokens_per_s")
-    plain_step_s = _seconds(row, "baseline_step_ms")
-    if plain_step_s is None and plain_rate and not row.whole_loop:
-        plain_step_s = requests / plain_rate
+    plain_step_s = _seconds(row, "baseline_step_ms") or _step_at(row, plain_rate, 1.0)
     own_plain_step_s = plain_step_s
     if beside:  # a row of its own, where its step is compared
         own_plain_step_s = None
@@ -214,6 +209,15 @@ def _measured(row: WrittenRow, every: Sequence[WrittenRow], tokens: float) -> Me
     if speedup is None and step_s and plain_step_s:
         speedup = tokens * plain_step_s / step_s
     return Measured(speedup, own_plain_step_s, step_s, whole_loop)
+
+
+def _step_at(row: WrittenRow, tokens_per_s: float | None, tokens: float) -> float | None:
+    """Return the seconds of a step that commits so many tokens a request, by the rate of all
+    requests together; None without a rate, and where it is that of a whole loop.
+    """
+    if not tokens_per_s or row.whole_loop:
+        return None
+    return (row.number("concurrency") or 1.0) * tokens / tokens_per_s
 
 
 def _whole_loop(row: WrittenRow) -> dict[str, float]:
@@ -239,10 +243,7 @@ def _plain_step_s(row: WrittenRow) -> float | None:
     tokens = row.number("output_tokens")
     if generation_s and tokens and tokens > 1:
         return generation_s / (tokens - 1)
-    rate = row.number("speculative_tokens_per_s")
-    if rate and not row.whole_loop:
-        return (row.number("concurrency") or 1.0) / rate
-    return None
+    return _step_at(row, row.number("speculative_tokens_per_s"), 1.0)
 
 
 def _step_s(row: WrittenRow, beside: WrittenRow | None) -> float | None:

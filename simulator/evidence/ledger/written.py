@@ -255,16 +255,20 @@ def _target(row: WrittenRow, catalogue: Catalogue) -> PlainData:
         "engine": engine,
         "weights": weights,
     }
-    ranks = row.count("gpu_count") or _ranks_in(named)
-    if ranks is None:
-        ranks = cards_in(row.cells.get("hardware", ""))
-        if ranks > 1 and "target.tensor_parallel" not in row.cells:
-            row.assumed.append(f"{ranks} cards share every layer")
+    ranks = row.count("gpu_count") or _ranks_in(named) or _ranks_by_cards(row)
     if ranks > 1:
         target |= {"tensor_parallel": ranks, "link": usual_link(device)}
         if lacks_p2p(row.cells.get("hardware", "")):
             target["p2p"] = False
     return target
+
+
+def _ranks_by_cards(row: WrittenRow) -> int:
+    """Return the cards of a row as its ranks; note in it that this is assumed."""
+    ranks = cards_in(row.cells.get("hardware", ""))
+    if ranks > 1 and "target.tensor_parallel" not in row.cells:
+        row.assumed.append(f"{ranks} cards share every layer")
+    return ranks
 
 
 def _requests(row: WrittenRow) -> PlainData:

@@ -150,12 +150,7 @@ def fit_service(
     candidates = terms_of(drafting_kinds(fitted_cases), free)
     told("simulating as the profile is")
     model = _Model(fitted_cases, start, candidates)
-    if not len(model.rows({})):
-        message = (
-            "hold no time of a request, nor means of them; name the result of a benchmark, or "
-            "scrapes of /metrics around it"
-        )
-        raise BadInput.at(fitted_cases[0].name, message)
+    model.refuse_untimed()
     acting, idle = _acting(model, candidates, told)
     terms, left = acting[:TOGETHER], acting[TOGETHER:]
     kept = {term.name: _why_idle(term, fitted_cases) for term in idle}
@@ -169,13 +164,9 @@ def fit_service(
             break
         kept[needless.name] = _why_kept(needless, best)
         terms = [term for term in terms if term is not needless]
-        best = best._replace(
-            values={
-                name: at
-                for name, at in best.values.items()
-                if name in {term.name for term in terms}
-            }
-        )
+        values = dict(best.values)
+        values.pop(needless.name, None)
+        best = best._replace(values=values)
     if not terms:
         best = _Point([], {}, {}, 0.0)
     fitted = start.with_values(candidates, best.values)
@@ -249,6 +240,15 @@ class _Model:
         if at + step > high:
             step = -step
         return {**values, term.name: max(low, at + step)}, step
+
+    def refuse_untimed(self) -> None:
+        """Raise :class:`BadInput` where observations hold no time."""
+        if not len(self.rows({})):
+            message = (
+                "hold no time of a request, nor means of them; name the result of a benchmark, or "
+                "scrapes of /metrics around it"
+            )
+            raise BadInput.at(self.cases[0].name, message)
 
     def jacobian(self, terms: Sequence[Term], values: Mapping[str, float]) -> Floats:
         """Return the derivative of all rows by each term, (rows, terms)."""

@@ -380,6 +380,17 @@ def _tokens(header: GgufHeader, architecture: str) -> Any:
     return header.values.get(f"{architecture}.vocab_size", vocabulary)
 
 
+def _layers(values: Mapping[str, Any], architecture: str) -> Any:
+    """Return the number of layers without those that only predict further tokens; None where it is
+    not stated.
+    """
+    layers = values.get(f"{architecture}.block_count")
+    further = values.get(f"{architecture}.nextn_predict_layers", 0)
+    if isinstance(layers, int) and isinstance(further, int):
+        return layers - further
+    return layers
+
+
 def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a configuration by the names of Hugging Face."""
     values = header.values
@@ -388,10 +399,7 @@ def _fields(header: GgufHeader, architecture: str) -> Iterator[tuple[str, Any]]:
         value = values.get(f"{architecture}.{key}")
         if value is not None and name != "num_hidden_layers":
             yield name, value
-    layers = values.get(f"{architecture}.block_count")
-    further = values.get(f"{architecture}.nextn_predict_layers", 0)
-    if isinstance(layers, int) and isinstance(further, int):
-        layers -= further
+    layers = _layers(values, architecture)
     if layers is not None:
         yield "num_hidden_layers", layers
     if _has_delta(architecture):

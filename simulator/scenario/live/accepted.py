@@ -84,6 +84,18 @@ def drafts_of(
         fields["strategy"] = changed
     if steps and accepted.replayable and (every is None or every >= EVERY_STEP):
         return _replayed(fields, facts, steps, accepted, base)
+    return _at_observed_rates(fields, facts, accepted, base)
+
+
+def _at_observed_rates(
+    fields: PlainData,
+    facts: list[tuple[str, str, Origin]],
+    accepted: ObservedAcceptance,
+    base: Document,
+) -> ObservedDrafts:
+    """Return drafts that are kept as often as was observed; where no file says how often, as the
+    scenario has it.
+    """
     acceptance = dict(_kept(accepted))
     if not acceptance:
         facts.append(("acceptance", "as no file says how many draft tokens were kept", "like"))

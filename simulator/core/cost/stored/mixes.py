@@ -438,18 +438,26 @@ def _gguf_type(mix: Mix, tensor: Tensor, spot: Spot) -> str:
     if mix.experts is not None:
         return mix.experts if tensor.routed else mix.usual
     if spot.experts == EIGHT:
-        if part == "output":
-            return "q5_k" if mix.mixtral or mix.few else mix.usual
-        if part in ("k", "v") and not mix.few:
-            return "q8_0"
-        if part == "k":
-            return "q4_k"
+        kind = _type_beside_eight_experts(mix, part)
+        if kind is not None:
+            return kind
     rules = mix.parts.get(part, ())
     kind = next((kind for where, kind in rules if where(spot)), mix.usual)
     large = part == "v" and not mix.few and spot.model.num_hidden_layers == LAYERS_OF_70B
     if large and kind in ("q3_k", "q4_k"):
         return "q5_k"
     return kind
+
+
+def _type_beside_eight_experts(mix: Mix, part: str) -> str | None:
+    """Return the type of a part of a model with eight experts; None where it is the usual one."""
+    if part == "output":
+        return "q5_k" if mix.mixtral or mix.few else mix.usual
+    if part in ("k", "v") and not mix.few:
+        return "q8_0"
+    if part == "k":
+        return "q4_k"
+    return None
 
 
 def _of_mlx(model: ModelSpec, low: int, high: int) -> StoredBits:

@@ -134,11 +134,9 @@ class ApartService(Service):
         environment = links.environment
         collector = self._collector(on_finished, on_arrived)
         between = self._between(links)
-        fleet: Fleet
+        fleet = Fleet(collector, self.serving.router, environment)
         if between:
             fleet = Pools(collector, self.serving.router, environment, between)
-        else:
-            fleet = Fleet(collector, self.serving.router, environment)
         shared = self._shared_tiers()
         started: list[Started] = []
         for pool in self.pools:
@@ -160,13 +158,7 @@ class ApartService(Service):
         if between:
             between.check()
         busy = [{lane.name: lane.busy_s for lane in one.world.lanes.values()} for one in started]
-        kept = list(links.spans)
-        for one in started:
-            if one.shown:
-                kept += [
-                    span._replace(lane=f"{one.pool.name} {span.lane}") for span in one.world.spans
-                ]
-        kept.sort(key=_begin)
+        kept = _spans(links, started)
         return self._ended(replicas, collector, environment.now, busy, kept, between)
 
     def _between(self, links: World) -> Between | None:
@@ -210,6 +202,16 @@ class ApartService(Service):
     def replay(self) -> ServiceRun:
         """Raise :class:`BrokenRunError`: a replay follows one replica."""
         raise BrokenRunError("a replay follows one replica, and prefill and decode are apart")
+
+
+def _spans(links: World, started: Sequence[Started]) -> list[Span]:
+    """Return the kept spans of the links and of the replicas that are shown, in order of time."""
+    spans = list(links.spans)
+    for one in started:
+        if one.shown:
+            named = (span._replace(lane=f"{one.pool.name} {span.lane}") for span in one.world.spans)
+            spans += named
+    return sorted(spans, key=_begin)
 
 
 def _begin(span: Span) -> tuple[float, float]:
