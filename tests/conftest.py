@@ -5,20 +5,24 @@ machines are shared.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from functools import partialmethod
 from hashlib import sha256
 from inspect import signature
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from _pytest.terminal import TerminalReporter
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, settings
 
 from simulator.core.acceptance.trace import Trace
 from simulator.inputs.catalogue import Catalogue, shipped
 from simulator.inputs.traces.file import read
+from tests.fast_tier import LONG, leave_few, long_ones
 
 settings.register_profile(
     "shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -52,11 +56,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--within", type=float, default=float("inf"), metavar="SECONDS", help=told)
 
 
+@pytest.hookimpl(tryfirst=True)  # marks are looked at afterwards
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in an order, the same in every process, as none may need another before it.
+    """Leave cases to the full tier, and put tests in an order, the same in every process, as none
+    may need another before it.
 
     ``SPECSIM_ORDER`` decides it; without it, tests that take minutes come last.
     """
+    leave_few(items)
     if order := os.environ.get("SPECSIM_ORDER"):
         items.sort(key=lambda item: sha256(f"{order} {item.nodeid}".encode()).digest())
     else:
@@ -67,6 +74,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what would end too late."""
     if monotonic() - START + 60 * minutes(item) > (within := item.config.getoption("within")):
         pytest.skip(f"{item.nodeid} would not end within {within:.0f} s")
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """Name the tests that make the fast tier slow."""
+    if terminalreporter.config.option.markexpr != "not full":
+        return
+    durations_s: Counter[str] = Counter()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            durations_s[report.nodeid] += report.duration
+    if tests := long_ones(durations_s):
+        terminalreporter.section(f"more than {LONG:.0%} of the time; mark them few or full")
+        terminalreporter.write_line("\n".join(tests))
 
 
 def minutes(item: pytest.Item) -> float:

@@ -22,6 +22,7 @@ from simulator.report.blocks import Page
 from simulator.report.pages import claims as claims_page
 from tests.live_files import write_service
 from tests.pages import PAGES, page
+from tests.parsed import parsed
 from tests.test_calibrate import layers, roofline
 from tests.test_calibrate_service import DRAFTING, EFFICIENCIES, ENGINE, device, scenario
 from tests.test_claims_page import BOUND_AT_ENDS, REFUTED
@@ -73,7 +74,7 @@ def makers() -> list[str]:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef) and _makes(node):
                 found.append(f"{module}:{node.name}")
     return found

@@ -10,6 +10,7 @@ import re
 import resource
 import subprocess
 import sys
+from functools import cache
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ from simulator.inputs.catalogue import FOLDERS, Catalogue, strategy_files
 from simulator.inputs.document import parse as document
 from simulator.scenario import load
 from tests.apart import kept
+from tests.parsed import parsed
 
 PACKAGE = Path(simulator.__file__).parent
 FLOORS = [
@@ -75,10 +77,11 @@ def room_of(name: str, within: str = "") -> str:
 NAMES = {module_name(path): path for path in MODULES}
 
 
-def imported(path: Path) -> set[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Whole dotted names that a module imports, wherever in it."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -87,7 +90,7 @@ def imported(path: Path) -> set[str]:
             )
             assert not node.level, f"{path}:{node.lineno} imports by dots; write the whole name"
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 def imports_of_ours(path: Path) -> set[str]:
@@ -691,7 +694,7 @@ def test_nobody_else_asks_which_strategy_it_is() -> None:
     for module, path in NAMES.items():
         if module.startswith(("core.strategies", "papers.")):
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         known = classes | _aliases_of(tree, classes)
         asking += [
             f"{module}:{node.lineno}"
@@ -773,7 +776,6 @@ def test_a_class_is_seen_behind_another_name() -> None:
 # ---- how the code is written
 
 
-TREES = {name: ast.parse(path.read_text()) for name, path in NAMES.items()}
 VAGUE = ("one", "found", "held", "told")
 MOST_VAGUE = 150
 
@@ -782,8 +784,8 @@ def nodes(*kinds: type[ast.AST]) -> list[tuple[str, Any]]:
     """Return all nodes of these kinds in the package, each with the name of its module."""
     return [
         (name, node)
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name, path in NAMES.items()
+        for node in ast.walk(parsed(path))
         if isinstance(node, kinds)
     ]
 

@@ -18,6 +18,7 @@ from hypothesis import given, strategies as st
 
 import simulator
 from simulator.cli.main import main
+from tests.parsed import parsed
 
 HOMES = {"inputs/writing.py", "inputs/document.py", "studies/sweep/key.py"}
 """Where JSON is made: what is written; lines of YAML that are read again; the digest of a point,
@@ -29,7 +30,7 @@ CODE = Path(simulator.__file__).parent
 def test_one_function_writes_json() -> None:
     for folder in (CODE, CODE.parent / "benchmarks"):
         for file in sorted(folder.rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            for node in ast.walk(parsed(file)):
                 name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
                 if name in ("json.dumps", "json.dump", "DataFrame.to_json") or name.endswith(
                     ".to_json"

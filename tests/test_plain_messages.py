@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import simulator
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
+from tests.parsed import parsed
 
 FOREIGN = re.compile(r"\bnp\.|numpy|dtype|Timestamp\(|<NA>|\bNone\b")
 ROWS = ("expected a whole number", "expected a time")
@@ -88,7 +89,7 @@ def test_numbers_of_numpy_are_taken_as_numbers(value: object) -> None:
 
 def test_no_message_shows_a_value_as_python_writes_it() -> None:
     for file in sorted(CODE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.FormattedValue):
                 assert node.conversion != ord("r"), (
                     f"{file}:{node.lineno}: tell a value with told()"
