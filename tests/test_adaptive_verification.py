@@ -84,6 +84,7 @@ def test_the_budget_fills_the_stairs_of_the_target() -> None:
     assert chosen.tuned(cost, odds_of(Rates((0.8,)), None), 2, 100) is chosen
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("clients", [1, 16, 64, 256])
 def test_no_fixed_window_is_better_by_more_than_a_hundredth(clients: int) -> None:
     """The same block is drafted, and 1 to 15 of its tokens are verified of every request."""
@@ -239,6 +240,7 @@ def test_look_ups_are_counted_by_the_length_of_their_match() -> None:
 RECORDED = ["adaptive_rollouts_llama_2_7b_a100", "adaptive_suffix_llama_2_7b_a100"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize(
     "policy",
@@ -252,6 +254,7 @@ def test_a_replay_takes_the_steps_of_the_simulation(name: str, policy: str) -> N
     assert "all recorded blocks" in result.law.relation
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_law_of_recorded_blocks_is_near_to_its_process(name: str) -> None:
     """All requests of the recording twice, eight at a time; rates of all positions overstate what
@@ -262,6 +265,7 @@ def test_the_law_of_recorded_blocks_is_near_to_its_process(name: str) -> None:
     assert result.law.tokens_per_step == pytest.approx(result.simulated.tokens_per_step, rel=0.12)
 
 
+@pytest.mark.full
 def test_tokens_with_chances_of_their_own_are_kept_more_often() -> None:
     """The same draft on the same requests: of fewer verified tokens more are kept, in less time."""
     fields = ["requests={count: 64, concurrency: 64, output_tokens: 100}"]

@@ -56,6 +56,7 @@ def names_it(line: str, name: str, fault: str) -> bool:
     )
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize("broken", CORPUS, ids=lambda one: f"{one.folder}/{one.path.name}")
 def test_the_planted_fault_is_named(broken: Broken, work: Path) -> None:
     shutil.copy(broken.path, work)

@@ -16,6 +16,8 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 from golden import SECTIONS, differences, dumped, keep, kept, names
 
+from tests.fast_tier import spread
+
 ROOT = Path(__file__).parent.parent
 KEPT = kept()
 """Cases of numbers by section; what ``python3 tools/golden.py`` writes."""
@@ -88,28 +90,32 @@ def test_the_same_bytes_anywhere_and_any_day(words: tuple[str, ...], tmp_path: P
     assert set(here) == set(there)
 
 
-SLOW = {("plans", "chat_llama_70b")}
-"""Cases that take more than a minute: the full tier makes them."""
+FAST = {"settings": 9, "scenarios": 6, "sweeps": 2, "studies": 3, "plans": 0}
+"""Cases of each section that the fast tier makes, from the first to the last."""
 
 
 def golden_cases() -> Iterator[ParameterSet]:
-    """Section and name of every case that is kept or made."""
-    for section in sorted(KEPT.keys() | SECTIONS):
-        made = names(section) if section in SECTIONS else ()
-        for name in sorted(KEPT.get(section, {}).keys() | made):
-            marks = [pytest.mark.full] if (section, name) in SLOW else []
+    """Section and name of every case that is made."""
+    for section in sorted(SECTIONS):
+        cases = sorted(names(section))
+        fast = spread(FAST[section], len(cases))
+        for place, name in enumerate(cases):
+            marks = () if place in fast else pytest.mark.full
             yield pytest.param(section, name, marks=marks)
+
+
+@pytest.mark.parametrize("section", sorted(KEPT.keys() | SECTIONS))
+def test_every_case_has_its_golden_numbers(section: str) -> None:
+    assert section in SECTIONS, (
+        f"tests/golden keeps {section}, a section that golden.py does not make"
+    )
+    there, made = {*KEPT.get(section, {})}, {*names(section)}
+    assert not there - made, f"tests/golden/{section} keeps {there - made}, no longer there"
+    assert not made - there, f"tests/golden/{section} lacks {made - there}; python3 tools/golden.py"
 
 
 @pytest.mark.parametrize(("section", "name"), list(golden_cases()))
 def test_golden_numbers(section: str, name: str) -> None:
-    assert section in SECTIONS, (
-        f"tests/golden keeps {section}/{name}, a section that golden.py does not make"
-    )
-    assert name in names(section), f"tests/golden keeps {section}/{name}, which is no longer there"
-    assert name in KEPT.get(section, {}), (
-        f"tests/golden lacks {section}/{name}; python3 tools/golden.py"
-    )
     got = json.loads(dumped(SECTIONS[section](name)))
     items = list(differences(KEPT[section][name], got, f"{section}.{name}", TOLERANCE))
     if items:

@@ -449,6 +449,7 @@ def test_every_shipped_file_says_what_it_is(kind: str) -> None:
         assert json.loads(shown.stdout)["content"]["about"], name
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "strategy"])
 def test_everything_that_is_listed_is_shown(kind: str) -> None:
     for name in Catalogue().names(kind):
@@ -499,10 +500,10 @@ def test_every_shipped_strategy_is_one_file_with_a_drawing_and_a_law() -> None:
 
 QUICK = [
     ["--help"],
-    ["list"],
     ["run", "--help"],
     ["trace", "convert", "--help"],
     ["trace", "record", "--help"],
+    ["list"],
 ]
 
 
@@ -521,7 +522,11 @@ def cpu_s(script: str, *arguments: str) -> float:
     return min(found)
 
 
-def test_help_and_list_take_little_more_than_the_libraries_they_need_and_load_no_numpy() -> None:
+@pytest.mark.few(2)
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_help_and_list_take_little_more_than_the_libraries_they_need_and_load_no_numpy(
+    arguments: list[str],
+) -> None:
     """One to three times as long as loading click and yaml alone, measured beside it; with all that
     a run needs it would be thirty times.
     """
@@ -530,20 +535,20 @@ def test_help_and_list_take_little_more_than_the_libraries_they_need_and_load_no
         "import sys; from simulator.cli.main import main; main(sys.argv[1:], "
         f"standalone_mode=False); sys.exit(','.join(set(sys.modules) & {heavy}))"
     )
-    for arguments in QUICK:
-        assert cpu_s(script, *arguments) < 6 * cpu_s("import click, yaml"), arguments
+    assert cpu_s(script, *arguments) < 6 * cpu_s("import click, yaml")
 
 
 def test_loading_and_running_a_scenario_imports_neither_tables_nor_pictures() -> None:
     heavy = {"pandas", "scipy.stats", "matplotlib", "rich", "click"}
-    for call in ("load", "run", "law"):
-        script = f"import simulator, sys; simulator.{call}('durations_only'); "
-        script += f"print(*sorted(set(sys.modules) & {heavy}))"
-        command = [sys.executable, "-c", script]
-        done = subprocess.run(
-            command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True
-        )
-        assert done.stdout.strip() == "", call
+    script = f"""
+import simulator, sys
+for call in ("load", "law", "run"):
+    getattr(simulator, call)("durations_only")
+    print(*sorted(set(sys.modules) & {heavy}), end="")
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True)
+    assert done.stdout == ""
 
 
 def test_list_names_everything_once() -> None:

@@ -70,6 +70,7 @@ def measured(operation: str, columns: list[str], path: Path) -> Path:
     return path
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(
     "command",
@@ -155,6 +156,7 @@ WORDS = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("form", "place"), KINDS)
 def test_a_file_of_others_with_only_its_required_columns(
     form: str, place: int, tmp_path: Path
@@ -241,6 +243,7 @@ QUESTION = (
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json"])
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_log_needs_a_prompt_and_an_output(ending: str, place: int, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def few(name: str) -> list[str]:
     return [f"requests.count={max(12, stated.get('concurrency', 1))}", *FEW[1:]]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_replay_and_simulation_are_the_same_run(name: str) -> None:
     """One walks the recording with the law's step times, the other books lanes: same steps, same
@@ -59,6 +60,7 @@ def test_replay_and_simulation_are_the_same_run(name: str) -> None:
     assert replay.end_s == pytest.approx(simulated.end_s, rel=1e-9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MIRRORS)
 def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
     """What is left is the growing context: the law takes its durations halfway."""
@@ -69,6 +71,7 @@ def test_the_law_with_replayed_means_explains_the_simulation(name: str) -> None:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_eight_at_a_time(name: str) -> None:
     loads = [
@@ -127,6 +130,7 @@ def test_one_request_alone_waits_and_proceeds_alike(prompt: int) -> None:
     assert times[0] == pytest.approx(times[1], rel=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MIRRORS)
 def test_mirror_never_beats_vanilla_by_more_than_its_overlap(name: str) -> None:
     """S_mirror / S_vanilla <= 1 + Delta / T_target for the same draft and acceptance, at every

@@ -160,6 +160,7 @@ SERVED = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("published", [True, False], ids=["an id", "a name"])
 @pytest.mark.parametrize(("strategy", "engine"), SERVED)
 def test_every_exported_script_calls_one_program_with_whole_words(

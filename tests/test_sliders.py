@@ -122,6 +122,7 @@ def put_together(pieces: WhatIf, where: Where) -> float:
     return seconds / tokens
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", kept(SCENARIOS))
 def test_the_pieces_are_the_law(name: str) -> None:
     loaded = tuned(load(name))

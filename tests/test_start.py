@@ -44,6 +44,7 @@ def test_help_tells_of_every_command_in_a_line_that_fits_a_terminal() -> None:
     )
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
 def test_every_shipped_scenario_can_be_begun_with(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

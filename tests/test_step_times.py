@@ -88,6 +88,7 @@ def as_arrays(steps: Sequence[Step]) -> Step:
     return steps[0]._replace(rows=rows, redraft_kv_tokens=redraft if redraft.any() else 0)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted(Catalogue().names("scenario")))
 def test_block_array_and_single_step_have_the_same_price(name: str) -> None:
     """Whatever block or array a price comes from: the floats of the step priced by itself."""

@@ -704,6 +704,7 @@ def test_names_of_neither_kind_get_a_suggestion() -> None:
 # ---- what is shipped, and its pictures
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", sorted(Catalogue().names("sweep")))
 def test_every_shipped_sweep_has_points_that_run_and_plots_over_its_columns(name: str) -> None:
     points = study(name, Catalogue())

@@ -498,6 +498,7 @@ def test_a_sweep_over_sizes_refuses_arrivals() -> None:
 # ---- the shipped workloads
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted(Catalogue().names("workload")))
 def test_every_shipped_workload_runs(name: str) -> None:
     loaded = load(
