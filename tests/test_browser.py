@@ -153,6 +153,26 @@ def test_the_first_screen_has_answer_three_numbers_and_picture(
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_phone_sees_one_picture_of_each_whole_unless_panels_stand_side_by_side(
+    kind: str, files: dict[str, Path], opened: Opened
+) -> None:
+    shown = opened(files[kind], SCREENS["phone"])
+    seen = shown.eval_on_selector_all(
+        ".still:has(svg + svg)",
+        """all => all.filter(one => one.offsetParent).map(one => [
+            [...one.querySelectorAll(":scope > svg")].map(svg => svg.getBoundingClientRect().width),
+            one.scrollWidth <= one.clientWidth])""",
+    )
+    for (wide, narrow), fits in seen:
+        assert (wide, narrow > 0.0, fits) == (0.0, True, True)
+    desk = opened(files[kind], SCREENS["desk"])
+    phones = desk.eval_on_selector_all(
+        ".still > svg + svg", "all => all.map(svg => svg.getBoundingClientRect().width)"
+    )
+    assert set(phones) <= {0}
+
+
 @pytest.mark.parametrize(("screen", "scheme"), [("desk", "light"), ("phone", "dark")])
 @pytest.mark.parametrize("kind", PAGES)
 def test_axe_finds_nothing_serious(

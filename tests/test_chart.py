@@ -7,15 +7,17 @@ import sys
 from csv import DictReader
 from io import StringIO
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, strategies as st
 
 from simulator.report import WANTED
+from simulator.report.blocks import Figure
 from simulator.report.chart import Chart, ChartLevel, ChartNote, ChartSeries, Panel, round_up
-from simulator.report.chart_svg import WIDTH, chart_svg
-from simulator.report.drawing import plotted, points
+from simulator.report.chart_svg import PHONE, WIDTH, chart_svg
+from simulator.report.drawing import canvas, plotted, points
 from simulator.report.forms import as_data, as_picture, as_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -120,6 +122,41 @@ def test_other_forms_and_looks_are_drawn_by_matplotlib(monkeypatch: pytest.Monke
     assert narrow != chart_svg(CHART)
 
 
+LONG = "seconds of a step over the number of draft tokens that a window has"
+
+
+def test_a_chart_for_phones_is_half_as_wide_and_breaks_its_words() -> None:
+    note = ChartNote("drafting is not hidden behind verification here", 0.0)
+    panel = Panel(LONG, "y", (0.0, 1.0), (0.0, 1.0), [RISING], notes=[note])
+    figure = Figure("a picture", "picture.svg", lambda: Chart("chart", [panel]))
+    assert figure.narrow_svg == chart_svg(figure.drawing, PHONE)
+    narrow = ElementTree.fromstring(figure.narrow_svg)
+    assert [float(narrow.get("width", 0.0)), PHONE] == [WIDTH / 2, WIDTH / 2]
+    assert LONG in words(figure.svg)
+    assert {"seconds of a step over the number of draft", "tokens that a window has"} <= set(
+        words(figure.narrow_svg)
+    )
+    assert "drafting is not hidden behind verification" in words(figure.narrow_svg)
+
+
+def test_a_picture_with_panels_side_by_side_has_none_for_phones() -> None:
+    def beside(columns: int) -> Figure:
+        def picture() -> Any:
+            with canvas(2.0) as drawing:
+                drawing.subplots(1, columns)
+                return drawing
+
+        return Figure("a picture", "picture.svg", picture)
+
+    assert beside(2).narrow_svg is None
+    wide = ElementTree.fromstring(beside(1).svg)
+    narrow = ElementTree.fromstring(beside(1).narrow_svg or "")
+    assert narrow.get("width") == "243.779528pt"  # 8.6 cm
+    assert wide.get("width") == "453.543307pt"
+    assert Figure("text", "text.svg", chart_svg(CHART)).narrow_svg is None
+    assert WANTED.paper_columns == 0
+
+
 def test_a_report_of_a_run_loads_neither_matplotlib_nor_pandas(tmp_path: Path) -> None:
     code = """
 import sys
@@ -135,4 +172,4 @@ assert not loaded, loaded
     page = (tmp_path / "report/report.html").read_text("utf-8")
     before_scripts, _, _ = page.partition("<script")
     assert before_scripts.count("<svg") == 1  # the first picture needs no script
-    assert page.count("</svg>") == 3
+    assert page.count("</svg>") == 3 + 2  # charts once more for phones

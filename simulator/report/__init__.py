@@ -1,5 +1,7 @@
 """Reports of results: terminal, Markdown and HTML. Nothing here runs a simulation."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,3 +17,14 @@ class Wanted:
 
 
 WANTED = Wanted()
+
+
+@contextmanager
+def in_one_column() -> Iterator[None]:
+    """Let what is drawn meanwhile be one column wide, as a phone shows it."""
+    asked = WANTED.paper_columns
+    WANTED.paper_columns = 1
+    try:
+        yield
+    finally:
+        WANTED.paper_columns = asked

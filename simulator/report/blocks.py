@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, ClassVar, TypeAlias
 
 from simulator.core.plain import PlainMapping
+from simulator.report import WANTED
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,18 @@ class Figure:
         from simulator.report.forms import as_svg
 
         return as_svg(self.drawing)
+
+    @cached_property
+    def narrow_svg(self) -> str | None:
+        """Return the picture for the screen of a phone; None where it is text already, where the
+        page draws a timeline that can be zoomed, where panels stand beside each other, and where
+        one column is asked for anyway.
+        """
+        from simulator.report.forms import as_narrow_svg
+
+        if isinstance(self.picture, str) or self.spans or WANTED.paper_columns:
+            return None
+        return as_narrow_svg(self.picture)
 
     @cached_property
     def data(self) -> str | None:

@@ -1,12 +1,13 @@
 """A chart as SVG text, without any other package: it is light or dark as the page around it, and
 the same chart gives the same bytes.
 
-Lengths are in units of the drawing, of which it is ``WIDTH`` wide.
+Lengths are in units of the drawing, of which it is ``WIDTH`` wide, or ``PHONE``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from math import ceil, cos, floor, pi, sin
 from pathlib import Path
+from textwrap import wrap
 from types import MappingProxyType
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -25,6 +26,8 @@ from simulator.report.panels import DEEP, GREY
 
 SVG = "http://www.w3.org/2000/svg"
 WIDTH = 760.0
+PHONE = 380.0
+"""Width of a drawing for the screen of a phone."""
 LEFT = 64.0
 """From the left edge to the axis: the name of the axis and its numbers."""
 MARGIN = 14.0
@@ -39,7 +42,11 @@ LEGEND = 19.0
 SAMPLE = 30.0
 """Length of the piece of a series that the legend shows."""
 LETTER = 7.0
-"""Width of an average letter of the legend, on the wide side."""
+"""Width of an average letter, on the wide side."""
+LINE = 16.0
+"""Height of a line of words."""
+SHORTEST = 20
+"""Letters of a line of a note, at least."""
 TICKS_APART = 34.0
 """Least distance of two numbers at an axis that goes up."""
 NUMBERS_APART = 64.0
@@ -48,25 +55,25 @@ DASHES = {"-": "", "--": "7 4", ":": "2 3", "-.": "7 3 2 3"}
 STYLE = Path(__file__).parent / "templates" / "chart.css"
 
 
-def chart_svg(chart: Chart) -> str:
-    """Return a chart as SVG text."""
+def chart_svg(chart: Chart, width: float = WIDTH) -> str:
+    """Return a chart as SVG text, ``width`` wide."""
     top = MARGIN
     panels = []
     for panel in chart.panels:
-        placed = _Placed(panel, top)
+        placed = _Placed(panel, top, width)
         panels.append(placed)
-        top = placed.bottom + AXIS + GAP
-    root = blank(chart.title, top - GAP)
+        top = placed.ends + GAP
+    root = blank(chart.title, top - GAP, width)
     for placed in panels:
         placed.draw(SubElement(root, "g"))
     return written(root)
 
 
-def blank(title: str, high: float) -> Element:
-    """Return an empty drawing in the style of all charts, ``WIDTH`` wide."""
+def blank(title: str, high: float, wide: float = WIDTH) -> Element:
+    """Return an empty drawing in the style of all charts."""
     height = short(high)
-    root = Element("svg", {"xmlns": SVG, "width": short(WIDTH), "height": height, "role": "img"})
-    root.set("viewBox", f"0 0 {short(WIDTH)} {height}")
+    root = Element("svg", {"xmlns": SVG, "width": short(wide), "height": height, "role": "img"})
+    root.set("viewBox", f"0 0 {short(wide)} {height}")
     SubElement(root, "title").text = title
     SubElement(root, "style").text = "\n" + STYLE.read_text("utf-8")
     SubElement(root, "rect", {"class": "page", "width": "100%", "height": "100%"})
@@ -81,12 +88,14 @@ def written(root: Element) -> str:
 class _Placed:
     """A panel at its place in the drawing: ``top`` is where its legend begins."""
 
-    def __init__(self, panel: Panel, top: float) -> None:
+    def __init__(self, panel: Panel, top: float, width: float) -> None:
         self.panel = panel
-        self.legend = list(_legend(panel, top))
+        self.right = width - MARGIN
+        self.legend = list(_legend(panel, top, self.right))
         self.top = max((y for _, y, _ in self.legend), default=top - LEGEND) + LEGEND
         self.bottom = self.top + HIGH
-        self.right = WIDTH - MARGIN
+        self.names = wrap(panel.x_label, int((self.right - LEFT) / LETTER))
+        self.ends = self.bottom + AXIS + LINE * max(0, len(self.names) - 1)
         self.x = scale(panel.x_limits, LEFT, self.right)
         self.y = scale(panel.y_limits, self.bottom, self.top)
 
@@ -105,11 +114,14 @@ class _Placed:
         for x, y, entry in self.legend:
             _entry(group, x, y, entry)
         for note in self.panel.notes:
-            lines = note.words.splitlines()
-            style = "soft" if note.soft else "ink"
             x = LEFT + note.x * (self.right - LEFT)
+            room = x - LEFT if note.ends else self.right - x
+            lines = []
+            for words in note.words.splitlines():
+                lines += wrap(words, max(SHORTEST, int(room / LETTER)))
+            style = "soft" if note.soft else "ink"
             for line, words in enumerate(lines):
-                y = self.bottom - 10 - 16 * (len(lines) - 1 - line)
+                y = self.bottom - 10 - LINE * (len(lines) - 1 - line)
                 add_text(group, x, y, words, style, "end" if note.ends else "start")
 
     def _behind(self, group: Element) -> None:
@@ -136,7 +148,8 @@ class _Placed:
             add_line(group, (x, self.bottom, x, self.bottom + 4), "axis")
             add_text(group, x, self.bottom + 18, f"{value:.10g}", "soft", "middle")
         middle = (LEFT + self.right) / 2
-        add_text(group, middle, self.bottom + 36, panel.x_label, "ink", "middle")
+        for line, words in enumerate(self.names):
+            add_text(group, middle, self.bottom + 36 + LINE * line, words, "ink", "middle")
         half = (self.top + self.bottom) / 2
         name = add_text(group, 0, 0, panel.y_label, "ink", "middle")
         name.set("transform", f"translate({short(MARGIN + 4)} {short(half)}) rotate(-90)")
@@ -148,13 +161,15 @@ class _Placed:
             bar.set("fill", one.colour)
 
 
-def _legend(panel: Panel, top: float) -> Iterator[tuple[float, float, ChartSeries | ChartLevel]]:
+def _legend(
+    panel: Panel, top: float, right: float
+) -> Iterator[tuple[float, float, ChartSeries | ChartLevel]]:
     """Yield place and what is named there, in as many lines as the names take."""
     x = LEFT
     y = top
     for one in panel.named:
         wide = SAMPLE + 8 + LETTER * len(one.label) + 16
-        if x + wide > WIDTH - MARGIN and x > LEFT:
+        if x + wide > right and x > LEFT:
             x = LEFT
             y = y + LEGEND
         yield x, y, one

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,8 @@ from simulator.report.panels import GREY, SHADE, legend_above
 WIDTH_IN = 16 / 2.54
 COLUMNS_IN = {1: 8.6 / 2.54, 2: 17.8 / 2.54}
 """Width of a drawing over one and over two columns of a journal."""
+LETTERS_OF_PANEL = 36
+"""Letters of a line over a panel in one column."""
 SMALLER = 0.78
 """Letters and marks over one column, over those of a page."""
 LOOK = Path(__file__).parent / "templates" / "look.mplstyle"
@@ -51,8 +54,7 @@ def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iter
 def drawn(figure: Figure, ending: str = ".svg") -> bytes:
     """Return a figure as a file without a date."""
     if WANTED.paper_columns == 1:
-        for text in figure.findobj(Text):
-            text.set_fontsize(SMALLER * float(text.get_fontsize()))
+        _fit_one_column(figure)
     no_date = {
         ".svg": {"Date": None, "Creator": "specsim"},
         ".pdf": {"CreationDate": None, "Creator": "specsim"},
@@ -67,6 +69,16 @@ def drawn(figure: Figure, ending: str = ".svg") -> bytes:
             **options,
         )
     return file.getvalue()
+
+
+def _fit_one_column(figure: Figure) -> None:
+    """Make letters smaller, and break words that are wider than a panel."""
+    for text in figure.findobj(Text):
+        text.set_fontsize(SMALLER * float(text.get_fontsize()))
+        words = text.get_text()
+        if len(words) > LETTERS_OF_PANEL:
+            lines = [fill(line, LETTERS_OF_PANEL) for line in words.splitlines()]
+            text.set_text("\n".join(lines))
 
 
 ASIDE = (

@@ -143,6 +143,7 @@ def _environment() -> Environment:
         "slug": slug,
         "cells": cells,
         "drawn": drawn,
+        "drawn_for_phones": drawn_for_phones,
     }
     environment.filters["places"] = "{:.2f}".format
     environment.policies["json.dumps_function"] = json_text
@@ -238,15 +239,28 @@ def _style(texts: list[str]) -> str:
 
 
 def drawn(figure: Figure) -> Markup:
-    """Return a picture as an SVG element with a title; its names and styles are made unique, so
-    that a page may hold many.
+    """Return a picture as an SVG element.
 
     Raises :class:`xml.etree.ElementTree.ParseError` where it is no SVG text.
+    """
+    return _element(figure.svg, figure.title, slug(figure.file))
+
+
+def drawn_for_phones(figure: Figure) -> Markup:
+    """Return a picture as an SVG element for the screen of a phone; nothing where it has none."""
+    if figure.narrow_svg is None:
+        return Markup()
+    return _element(figure.narrow_svg, figure.title, f"{slug(figure.file)}-phone")
+
+
+def _element(svg: str, words: str, key: str) -> Markup:
+    """Return a picture as an SVG element with a title; its names and styles are made unique, so
+    that a page may hold many.
     """
     for prefix, space in (("", SVG), ("xlink", XLINK)):
         ElementTree.register_namespace(prefix, space)
     # made by this package
-    root, key = ElementTree.fromstring(figure.svg), slug(figure.file)  # noqa: S314
+    root = ElementTree.fromstring(svg)  # noqa: S314
     for name in ("metadata", "title"):
         for unwanted in root.findall(f"{{{SVG}}}{name}"):
             root.remove(unwanted)
@@ -256,7 +270,7 @@ def drawn(figure: Figure) -> Markup:
         if element.tag == f"{{{SVG}}}style":
             element.text = f"#{key} {{ {element.text} }}"
     title = ElementTree.Element(f"{{{SVG}}}title", {"id": f"{key}-title"})
-    title.text = figure.title
+    title.text = words
     root.insert(0, title)
     root.attrib |= {"id": key, "role": "img", "aria-labelledby": f"{key}-title"}
     # serialised from a tree, so escaped

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from simulator.core.plain import PlainData
+from simulator.report import WANTED
 from simulator.report.chart import Line, Mark
 
 if TYPE_CHECKING:
@@ -151,8 +152,19 @@ def dress(
         legend_above(axes, legend_columns)
 
 
+LETTERS_ABOVE = 54
+"""Letters of a legend that find room above a panel in one column."""
+LETTERS_OF_SAMPLE = 8
+"""Letters in place of which a legend has its sample, and the room around it."""
+
+
 def legend_above(axes: Axes, columns: int) -> None:
-    """Put the legend of a panel above it."""
+    """Put the legend of a panel above it, in so many columns; in one of a journal as many as fit
+    beside each other.
+    """
+    if WANTED.paper_columns == 1:
+        longest = max((len(label) for label in axes.get_legend_handles_labels()[1]), default=0)
+        columns = min(columns, max(1, LETTERS_ABOVE // (longest + LETTERS_OF_SAMPLE)))
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Drawing
 
 from simulator.core.numeric import grouped
 from simulator.core.plain import PlainData
+from simulator.report import WANTED
 from simulator.report.blocks import (
     THEN,
     Block,
@@ -68,6 +69,17 @@ LEAST_WEIGHTS = 10_000_000
 """Weights that a method adds, below which a table only says that they are few."""
 BAR_IN = 0.24
 PANEL_IN = 0.75
+WORDS_OF_BAR: PlainData = {
+    "textcoords": "offset points",
+    "va": "center",
+    "size": 7,
+    "color": GREY,
+}
+BEHIND = (6, 0)
+"""From the end of a bar to its words, in points of print."""
+BESIDE = 1.28
+BESIDE_IN_COLUMN = 2.15
+"""Width of a panel over its longest bar, so that words find room beside that."""
 """Height of a bar, and of what surrounds those of a panel, in inches."""
 
 
@@ -266,7 +278,8 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
             _bars(axes, words, chosen)
         longest = max(map(_end, points), default=1.0)
         panels[-1].set_xlabel(_axis(points), size=8)
-        panels[-1].set_xlim(0.0, 1.28 * longest)
+        beside = BESIDE_IN_COLUMN if WANTED.paper_columns == 1 else BESIDE
+        panels[-1].set_xlim(0.0, beside * longest)
         return figure
 
 
@@ -310,7 +323,8 @@ def _bars(axes: Axes, words: str, points: Sequence[MethodPoint]) -> None:
             published.append(point.published_speedup)
             published_places.append(place)
         text = f"{point.speedup:.2f}: {point.tokens_per_step:.2f} tokens in {point.step_ms:.1f} ms"
-        axes.text(_end(point) + 0.07, place, text, va="center", size=7, color=GREY)
+        end = (_end(point), place)
+        axes.annotate(text, end, BEHIND, **WORDS_OF_BAR)
         names.append(point.method)
         if point.relation:
             names[-1] += " *"

@@ -14,6 +14,7 @@ from simulator.core.numeric import grouped
 from simulator.core.serving.load.busier import requests_in_words
 from simulator.core.serving.slo import Limit
 from simulator.inputs.writing import write_all
+from simulator.report import WANTED
 from simulator.report.blocks import (
     ALWAYS,
     THEN,
@@ -968,7 +969,10 @@ def plan_figure(study: PlanStudy) -> Drawing:
     chosen = study.chosen
     labels = [PointLabel("answer", *_point(chosen), {"size": 8, "weight": "bold"})]
     families = study.search.by_family
-    with canvas(max(2.7, 0.8 + 0.17 * len(families)), WIDTH_IN * 1.2) as drawing:
+    legend_in = 0.17 * len(families)
+    in_one_column = WANTED.paper_columns == 1
+    high_in = 2.7 + legend_in if in_one_column else max(2.7, 0.8 + legend_in)
+    with canvas(high_in, WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
         axes.axhline(100.0, color=GREY, lw=1.6, ls="--", label="SLO")
         for place, family in enumerate(families):
@@ -991,7 +995,7 @@ def plan_figure(study: PlanStudy) -> Drawing:
             title="numbers: replicas; hollow: SLO missed",
             ylim=(0.0, None),
         )
-        drawing.legend(loc="outside right upper")
+        drawing.legend(loc="outside lower left" if in_one_column else "outside right upper")
         label_points(drawing, axes, labels)
         return drawing
 
