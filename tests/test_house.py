@@ -50,10 +50,9 @@ other room of its floor.
 """
 IN_CORE = [
     {"nearness", "numeric", "plain", "processes", "relation", "world"},
-    {"parallel"},
     {"faults"},
     {"identifiers", "plugin_group"},
-    {"quantities"},
+    {"parallel", "quantities"},
     {"acceptance", "cost"},
     {"strategies"},
     {"serving"},

@@ -58,6 +58,20 @@ def end_with(error: BadInput) -> NoReturn:
     sys.exit(error.exit_code)
 
 
+def _end_at_package(error: Exception) -> None:
+    """End the command with a line where another package's code raised; an exception of ours that
+    a package had to do with gets a note of that.
+    """
+    from simulator.core.plugin_group import package_beside, raised_in_package
+
+    fault = raised_in_package(error)
+    if fault is not None:
+        end_with(fault)
+    note = package_beside(error)
+    if note is not None:
+        error.add_note(note)
+
+
 class LazyGroup(click.Group):
     """A group of many commands, which ``--help`` lists with a line each, section by section."""
 
@@ -87,7 +101,8 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named; Ctrl-C before there is anything to tidy up just ends
-        it, and so does a package that cannot be loaded while the command is imported.
+        it, and so does a package that cannot be loaded while the command is imported, or whose code
+        raises while the command runs. An exception of ours keeps its traceback.
         """
         try:
             return super().invoke(ctx)
@@ -98,6 +113,7 @@ class LazyGroup(click.Group):
 
             if isinstance(error, BadInput):
                 end_with(error)
+            _end_at_package(error)
             raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

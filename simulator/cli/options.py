@@ -37,6 +37,7 @@ def faults_as_lines() -> Iterator[None]:
     SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
     from simulator.core.faults import BadInput, Fault
+    from simulator.core.plugin_group import raised_in_package
     from simulator.inputs.writing import apart, ended_by_sigterm
 
     context = click.get_current_context(silent=True)
@@ -50,7 +51,8 @@ def faults_as_lines() -> Iterator[None]:
     except BadInput as error:
         end_with(error)
     except OSError as error:
-        if error.filename is None:  # not about a file: a bug, or a terminal that went away
+        # not about a file: a bug, or a terminal that went away; or of a package, told by the group
+        if error.filename is None or raised_in_package(error):
             raise
         click.echo(
             f"error: {Fault((str(error.filename), 0, 0), '', error.strerror or str(error))}",

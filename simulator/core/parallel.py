@@ -9,7 +9,11 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from simulator.core.faults import BadInput
+from simulator.core.plugin_group import raised_in_package
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -116,6 +120,22 @@ def spread(processes: int = CORES) -> Iterator[Spread]:
 
         def everywhere(work: Callable[[Input], Output], inputs: Iterable[Input]) -> list[Output]:
             given = list(inputs)
-            return list(counted(executor.map(work, given), total=len(given)))
+            done = executor.map(partial(_with_places, work), given)
+            return list(counted(done, total=len(given)))
 
         yield everywhere
+
+
+def _with_places(work: Callable[[Input], Output], one: Input) -> Output:
+    """Apply a function to one input in a worker; where another package's code raises, say so here:
+    a traceback stays in its process.
+    """
+    try:
+        return work(one)
+    except Exception as error:
+        if isinstance(error, BadInput):
+            raise
+        fault = raised_in_package(error)
+        if fault is None:
+            raise
+        raise fault from error

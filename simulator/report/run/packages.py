@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
-from simulator.core.plugin_group import SECTIONS, broken, error_in_words, loaded, registered
+from simulator.core.plugin_group import (
+    SECTIONS,
+    broken,
+    error_in_words,
+    loaded,
+    raised_in_package,
+    registered,
+)
 from simulator.report.blocks import Section
 from simulator.scenario.result.run_result import RunResult
 
@@ -26,7 +33,8 @@ def _section(point: EntryPoint, result: RunResult) -> Section | None:
     try:
         section = function(result)
     except Exception as error:
-        raise broken(point, f"raised {error_in_words(error)}") from error
+        own = raised_in_package(error)
+        raise own or broken(point, f"raised {error_in_words(error)}") from error
     if section is None or isinstance(section, Section):
         return section
     raise broken(point, f"returned {type(section).__name__}, not a Section or None")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from simulator.core.faults import BadInput
 from simulator.core.numeric import quotient
+from simulator.core.plugin_group import raised_in_package
 from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.result.run_result import speedup_between
@@ -104,10 +105,18 @@ def row_at(job: SweepJob, point: Point) -> Row:
         first = error.faults[0]
         fault = f"{kind}: {first.field}: {first.message}"
     except Exception as error:  # a crash belongs to its point, not to the sweep
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        _, _, module = last.filename.rpartition("simulator/")
-        fault = f"crashed: {type(error).__name__}: {error} ({module}:{last.lineno})"
+        fault = f"crashed: {_crash(error)}"
     return faulty(job, point, fault, key)
+
+
+def _crash(error: Exception) -> str:
+    """Return what raised, where: at the package whose code it is, or in our module."""
+    package = raised_in_package(error)
+    if package is not None:
+        return str(package)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    _, _, module = last.filename.rpartition("simulator/")
+    return f"{type(error).__name__}: {error} ({module}:{last.lineno})"
 
 
 def faulty(job: SweepJob, point: Point, fault: str, key: bytes = b"") -> Row:
