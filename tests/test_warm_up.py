@@ -116,6 +116,30 @@ def test_what_was_left_out_stays_left_out(bench: Path, like: Path, tmp_path: Pat
     assert measured == pytest.approx({key: LATER[key] for key in measured})
 
 
+def test_a_raw_file_with_its_warm_up_is_verified_with_the_option(
+    bench: Path, like: Path, tmp_path: Path
+) -> None:
+    """Its first ten requests waited ten times as long, which is no work of the change."""
+    out = tmp_path / "out"
+    change = "durations.target_ms=5"
+    tried = run("what-if", bench, "--like", like, "--try", change, "--out", out)
+    assert tried.exit_code == 0, tried.output
+    assert "leave out the warm-up (--skip 10), then calibrate" in " ".join(tried.output.split())
+    prediction = out / change / "prediction.yaml"
+    hint = (
+        "the first 10 requests waited for a server that was not warm, which is in what was "
+        "measured: --skip 10 leaves that out"
+    )
+    whole = simulator.verify(prediction, bench).value.pairs[0]
+    assert hint in whole.cautions
+    assert hint in " ".join(run("verify", prediction, bench).output.split())
+    later = simulator.verify(prediction, bench, skipped=10).value.pairs[0]
+    assert not [words for words in later.cautions if "warm" in words]
+    seen = tmp_path / "seen"
+    assert run("observe", bench, "--out", seen).exit_code == 0
+    assert hint in simulator.verify(prediction, seen).value.pairs[0].cautions
+
+
 def test_the_simulation_leaves_out_the_same_requests(bench: Path, like: Path) -> None:
     """Its later requests come a second apart, too, and end at 19.2 s."""
     result = simulator.what_if(bench, tries=["durations.target_ms=5"], like=like, skipped=COLD)

@@ -22,6 +22,7 @@ from simulator.inputs.services.prediction import (
     ServicePrediction,
     seen_numbers,
 )
+from simulator.inputs.services.warm import cold_words
 
 UNCHANGED = 1e-4
 """Relative difference up to which a number is as it was; predictions have six digits."""
@@ -166,6 +167,7 @@ def verified(prediction: ServicePrediction, after: Observed) -> VerifiedPredicti
         else:
             not_measured.append(number)
     cautions = [
+        *cold_words(after),
         *_not_made(wanted, seen),
         *_other_service(prediction, after),
         *_other_load(prediction.load, after.load),

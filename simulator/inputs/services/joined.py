@@ -6,7 +6,7 @@ each fills what those before it leave open.
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -68,6 +68,7 @@ def joined(services: Sequence[ServiceFile], skipped: int = 0) -> Observed:
         times += service.times
     acceptance = _acceptance(first_said)
     load = load.model_copy(update=_rates(load, state, times))
+    warming = _warm_up(first_said)
     whole = Observed(
         files=tuple(ObservedFile(file=each.file, kind=each.kind) for each in services),
         engine=next((each.engine for each in first_said[::-1] if each.engine), None),
@@ -76,7 +77,8 @@ def joined(services: Sequence[ServiceFile], skipped: int = 0) -> Observed:
         times=tuple(times),
         acceptance=acceptance,
         state=state,
-        bottleneck="" if skipped else _warm_up(first_said) + bottleneck_of(times, state, load),
+        bottleneck=warming.words + bottleneck_of(times, state, load),
+        cold=warming.requests,
         contradictions=tuple(_contradictions(services)),
         not_held=tuple(_not_held(services, load, state, acceptance)),
     )
@@ -92,9 +94,16 @@ def _listed(services: Sequence[ServiceFile]) -> Sequence[ServedRequest]:
     return listing.requests if listing else ()
 
 
-def _warm_up(services: Sequence[ServiceFile]) -> str:
-    """Return how many first requests waited for a server that was not warm yet, as a sentence;
-    empty where none did, or no file tells requests apart.
+class _WarmUp(NamedTuple):
+    """So many first requests waited for a server that was not warm yet, and that as a sentence."""
+
+    requests: int | None = None
+    words: str = ""
+
+
+def _warm_up(services: Sequence[ServiceFile]) -> _WarmUp:
+    """Return how many first requests waited for a server that was not warm yet; of none nothing is
+    said, nor where no file tells requests apart.
 
     The first is then the slowest to a first token, ``WARMING`` times as slow as the second half of
     the requests in the median, though its prompt is no longer than theirs.
@@ -103,18 +112,17 @@ def _warm_up(services: Sequence[ServiceFile]) -> str:
     waits_ms = [request.ttft_ms for request in requests if request.ttft_ms is not None]
     half = len(waits_ms) // 2
     if half < LEAST_WARM or len(waits_ms) < len(requests):
-        return ""
+        return _WarmUp()
     warm_ms = median(waits_ms[half:])
     lengths = [request.prompt_tokens or 0 for request in requests]
     if waits_ms[0] < max(waits_ms) or waits_ms[0] < WARMING * warm_ms:
-        return ""
+        return _WarmUp()
     if lengths[0] > 2 * median(lengths[half:]):
-        return ""
+        return _WarmUp()
     cold = next(place for place, wait_ms in enumerate(waits_ms) if wait_ms <= 2 * warm_ms)
-    return (
-        f"Warm-up: the first {cold} requests waited up to {waits_ms[0]:,.0f} ms, later ones "
-        f"{warm_ms:,.3g} (observe --skip {cold}). "
-    )
+    first = "request" if cold == 1 else f"{cold} requests"
+    words = f"the first {first} waited up to {waits_ms[0]:,.0f} ms, later ones"
+    return _WarmUp(cold, f"Warm-up: {words} {warm_ms:,.3g} (observe --skip {cold}). ")
 
 
 def _rates(

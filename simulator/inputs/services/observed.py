@@ -163,6 +163,9 @@ class Observed(Frozen):
     state: ObservedState = ObservedState()
     bottleneck: str
     """What holds the service back, in a sentence."""
+    cold: Count | None = None
+    """So many requests, the first to arrive, waited for a server that was not warm yet, and are in
+    the times. None: of none is that known."""
     skipped: Count | None = None
     """So many requests, the first to arrive, whose times are left out as those of a warm-up: times
     and output tokens a second are of later requests, all else is of all. None: of none."""

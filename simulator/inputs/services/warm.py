@@ -56,8 +56,21 @@ def without_first(
             "times": tuple(times),
             "not_held": tuple(not_held),
             "skipped": skipped,
+            "cold": observed.cold if (observed.cold or 0) > skipped else None,
         }
     )
+
+
+def cold_words(observed: Observed) -> Iterator[str]:
+    """Yield that first requests which waited for a server that was not warm are in the times, with
+    the option that leaves them out.
+    """
+    if observed.cold:
+        first = "request" if observed.cold == 1 else f"{observed.cold:,} requests"
+        yield (
+            f"the first {first} waited for a server that was not warm, which is in what was "
+            f"measured: --skip {observed.cold} leaves that out"
+        )
 
 
 def _times(observed: Observed, later: Sequence[ServedRequest]) -> Iterator[MeasuredTime]:

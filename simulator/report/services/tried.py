@@ -4,6 +4,7 @@ is.
 
 from collections.abc import Iterator
 
+from simulator.inputs.services.warm import cold_words
 from simulator.report.blocks import (
     FIRST,
     Block,
@@ -178,15 +179,12 @@ def cautions_of(result: WhatIfService) -> Iterator[str]:
     fit = target.engine.fit if target else None
     held_out = fit.errors.get("held out") if fit else None
     if far_off:
-        remedy = (
-            "calibrate first (specsim calibrate service), or name a nearer scenario with --like"
-        )
-        if held_out is not None:
-            remedy = "leave out a warm-up (specsim observe --skip), or fit to more observations"
         yield (
             f"The simulation is far off what was measured ({', '.join(far_off)}), so changes are "
-            f"those of another service: {remedy}"
+            f"those of another service: {_nearer(result, fitted=held_out is not None)}"
         )
+    elif result.observed:
+        yield from cold_words(result.observed)
     if fit and held_out is not None and held_out >= FAR_OFF:
         yield (
             f"What was held out of the fit to {fit.source} came {share(held_out)} off, and so may "
@@ -195,6 +193,20 @@ def cautions_of(result: WhatIfService) -> Iterator[str]:
     yield from _of_one_window(result)
     for untried in result.untried:
         yield f"{untried.typed}: left out, {untried.reason}"
+
+
+def _nearer(result: WhatIfService, fitted: bool) -> str:
+    """Return what brings the simulation nearer to the service."""
+    cold = result.observed.cold if result.observed else None
+    if fitted and cold:
+        warm = f"leave out the warm-up (--skip {cold}, of calibrate service, too)"
+    elif fitted:
+        warm = "leave out a warm-up (specsim observe --skip)"
+    elif cold:
+        return f"leave out the warm-up (--skip {cold}), then calibrate (specsim calibrate service)"
+    else:
+        return "calibrate first (specsim calibrate service), or name a nearer scenario with --like"
+    return f"{warm}, or fit to more observations"
 
 
 def _of_one_window(result: WhatIfService) -> Iterator[str]:
