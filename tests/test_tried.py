@@ -20,6 +20,7 @@ from simulator.cli.main import main
 from simulator.core.acceptance.retrieval import rate_of
 from simulator.core.faults import BadInput
 from simulator.inputs.catalogue import Catalogue
+from simulator.inputs.services.observed import Observed, ObservedAcceptance
 from simulator.inputs.services.prediction import read_prediction
 from simulator.report.services.pictures import VERDICTS, tried_figure
 from simulator.report.services.tried import cautions_of
@@ -88,6 +89,46 @@ def test_a_change_does_what_it_does_by_hand(
     assert gain.drawn is not None
     assert gain.drawn.interval() == pytest.approx((tpot_ms / 4.0, tpot_ms / 4.0))
     assert gain.predicted.after == pytest.approx(tpot_ms, rel=1e-5)
+
+
+def test_no_draw_has_a_step_without_the_token_of_the_target(tmp_path: Path) -> None:
+    """Acceptance that is lent to a look-up reaches from nearly nothing to twice as much; draws are
+    about the steps that ran, no matter what the law makes of recorded runs.
+    """
+    path = tmp_path / "plain.yaml"
+    path.write_text(
+        "strategy: autoregressive\n"
+        "target: {model: llama_68m, device: xeon_16_cores, engine: vllm, weights: bf16}\n"
+        "requests: {count: 8, prompt_tokens: 16, output_tokens: 64}\n"
+    )
+    for change in tried(path, "ngram", "ngram gamma=2").tries:
+        gain = change.gain("tokens_per_step")
+        assert gain is not None
+        assert gain.drawn is not None
+        assert float(gain.drawn.changes.min()) >= -np.log(gain.drawn.value) - 1e-12
+        low, high = gain.drawn.interval(0.9)
+        assert 1.0 <= low < 1.1
+        assert high > gain.drawn.value * 1.1, "the upper end of the lent range is drawn, too"
+        within = gain.predicted.within_90
+        assert within is not None
+        assert within.low >= 1.0
+
+
+@pytest.mark.parametrize(("measured", "expected"), [(1.2, 1.1), (2.0, 1.5), (1.0, 2.0)])
+def test_what_is_kept_of_drafts_goes_with_a_change(
+    tiny: Path, measured: float, expected: float
+) -> None:
+    """A step is simulated with 3 tokens before and 2 after: of the kept ones half are left. Where
+    none was kept, it is as simulated.
+    """
+    acceptance = ObservedAcceptance(file="counters", tokens_per_step=measured)
+    seen = Observed(bottleneck="nothing", acceptance=acceptance)
+    loaded = load(str(tiny))
+    changes, _ = changes_of(loaded, ["gamma=1"], Catalogue())
+    (change,) = study(loaded, changes, [], seen, "tiny").tries
+    gain = change.gain("tokens_per_step")
+    assert gain is not None
+    assert gain.predicted.after == pytest.approx(expected)
 
 
 def test_each_value_is_tried_by_itself_and_words_together_at_once(tiny: Path) -> None:

@@ -4,6 +4,7 @@ What nobody knows is None, never 0. Times and rates are those of the same load b
 """
 
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,6 +32,10 @@ class ServiceNumber(NamedTuple):
     key: str
     words: str
     less_is_better: bool
+    least: float = 0.0
+    """No less is possible."""
+    most: float = inf
+    """No more is possible."""
 
 
 SERVICE_NUMBERS = (
@@ -38,8 +43,8 @@ SERVICE_NUMBERS = (
     ServiceNumber("tpot_ms", "TPOT (ms)", True),
     ServiceNumber("e2e_ms", "E2E (ms)", True),
     ServiceNumber("output_tokens_per_s", "output tokens/s", False),
-    ServiceNumber("tokens_per_step", "tokens/step", False),
-    ServiceNumber("hit_rate", "hit rate", False),
+    ServiceNumber("tokens_per_step", "tokens/step", False, least=1.0),
+    ServiceNumber("hit_rate", "hit rate", False, most=1.0),
 )
 TIMES: dict[str, Quantity] = {"ttft_ms": "ttft", "tpot_ms": "tpot", "e2e_ms": "e2e"}
 """Which of the numbers are mean times over requests."""

@@ -18,12 +18,12 @@ follows a token that the target would not have written is easier than its own te
 """
 
 
-def acceptance_range(loaded: Loaded) -> tuple[float, float]:
-    """Return the log changes of tokens per step from what the law has to both ends of the stated
-    range; 0 without one. Where the draft's LM head is cut, and nothing says what that loses, the
-    lower end is lower. What a rule keeps is known to its own range.
+def acceptance_range(loaded: Loaded, tokens_run: float | None = None) -> tuple[float, float]:
+    """Return the log changes of tokens per step from what a run has, or None, the law, to both ends
+    of the stated range; 0 without one. Where the draft's LM head is cut, and nothing says what that
+    loses, the lower end is lower. What a rule keeps is known to its own range.
     """
-    low, high = _stated(loaded)
+    low, high = _stated(loaded, tokens_run)
     fewer, more = _range_of_rule(loaded)
     return low + fewer + _lost_at_most(loaded), high + more
 
@@ -47,8 +47,10 @@ def _lost_at_most(loaded: Loaded) -> float:
     return log((1.0 + (tokens - 1.0) * kept) / tokens)
 
 
-def _stated(loaded: Loaded) -> tuple[float, float]:
-    """Return the log changes to both ends of the stated range; 0 without one."""
+def _stated(loaded: Loaded, tokens_run: float | None) -> tuple[float, float]:
+    """Return the log changes to both ends of the stated range; 0 without one. A run keeps as much
+    less of a shorter window as the law does.
+    """
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
     spec = scenario.acceptance
@@ -58,8 +60,10 @@ def _stated(loaded: Loaded) -> tuple[float, float]:
     if np.all(odds.unmatched == 1.0):
         return 0.0, 0.0  # no step proposes anything that could be kept
     tokens = float(law(scenario, acceptance).verified_per_step)
-    measured = acceptance.odds(range_window(scenario), scenario.exit)
-    return stated_range(scenario, tokens, float(measured.committed()), SHARE_DEVIATIONS)
+    measured = float(acceptance.odds(range_window(scenario), scenario.exit).committed())
+    if tokens_run is not None and tokens > 1.0:
+        measured = 1.0 + (measured - 1.0) * (tokens_run - 1.0) / (tokens - 1.0)
+    return stated_range(scenario, tokens_run or tokens, measured, SHARE_DEVIATIONS)
 
 
 def _range_of_rule(loaded: Loaded) -> tuple[float, float]:

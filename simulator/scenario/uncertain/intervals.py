@@ -233,10 +233,12 @@ def doubts_of(
     requests: Sequence[tuple[float, int]],
     quantities: Sequence[Quantity],
     batch: int | None = None,
+    tokens_run: float | None = None,
 ) -> list[Doubt]:
     """Return how each of some numbers follows what is not known for certain, taken from the laws,
     which are as good and much quicker. What is in doubt has the same name in all of them.
-    ``batch``: requests that decode together; None: one for every place.
+    ``batch``: requests that decode together; None: one for every place. ``tokens_run``: tokens of
+    a step of a run, where ranges of acceptance are about that; None: those of the law.
     """
     scenario = loaded.scenario
     acceptance = loaded.acceptance()
@@ -252,8 +254,9 @@ def doubts_of(
                 laws_of(high, acceptance, batch),
             )
     timed = tuple(requests)
-    by_acceptance = acceptance_range(loaded)
-    possible = possible_changes(scenario, float(stated.own.verified_per_step))
+    by_acceptance = acceptance_range(loaded, tokens_run)
+    tokens_of_step = tokens_run or float(stated.own.verified_per_step)
+    possible = possible_changes(scenario, tokens_of_step)
     by_context = _by_context(loaded, stated.own)
     floor = _floor(stated, moved, at_ends)
     doubts = []

@@ -5,7 +5,8 @@
     whole request  both together
     tokens/s       of clients the inverse of a whole request; where requests arrive by themselves
                    with the power that the slower run shows
-    tokens/step    acceptance alone
+    tokens/step    acceptance alone, of other windows by the draft tokens that they keep: a step
+                   always has the one of the target beside them
     hit rate       a beta distribution of as many independent tokens as sessions (or requests of
                    none) show by how far their own rates are apart; and the power of a slower run
 
@@ -117,7 +118,7 @@ def simulated_service(loaded: Loaded, another_method: str = "") -> SimulatedServ
     if not fit_of and "rows" in farthest(loaded.scenario, batch):
         fit_of = UNSEEN
     doubts = []
-    for doubt in doubts_of(loaded, (), quantities, batch):
+    for doubt in doubts_of(loaded, (), quantities, batch, outcome.tokens_per_step):
         # plain decoding is a service of its own, drawn by other names than a floor has
         doubts.append(_apart(doubt._replace(floor=None), fit_of))
     deviates = Deviates()
@@ -272,12 +273,14 @@ def _of_others(done: RunOfService) -> dict[str, Floats]:
     draws = _resampled(done, deviates)
     accepted = done.outcome.accepted
     counts = np.array(list(accepted.values()), dtype=float)
-    if counts.sum() > 0.0:
-        tokens = 1.0 + np.array(list(accepted), dtype=float)
-        mean = float(np.average(tokens, weights=counts))
-        variance = float(np.average((tokens - mean) ** 2, weights=counts))
+    kept = np.array(list(accepted), dtype=float)
+    if float(kept @ counts) > 0.0:
+        mean = float(np.average(kept, weights=counts))
+        variance = float(np.average((kept - mean) ** 2, weights=counts))
         relative = sqrt(variance / counts.sum()) / mean
-        draws["tokens_per_step"] = relative * deviates.normal("windows")
+        tokens = done.outcome.tokens_per_step
+        others = 1.0 + (tokens - 1.0) * np.exp(relative * deviates.normal("windows"))
+        draws["tokens_per_step"] = np.log(others / tokens)
     return draws
 
 

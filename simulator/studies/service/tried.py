@@ -3,12 +3,13 @@ is.
 
 A gain is a number after the change over that before, both simulated, drawn together. A prediction
 is the measured number times the gain, of further requests of the same kind; where nothing was
-measured, it is the simulated one. Without drafts a step has one token, whatever was measured.
+measured, it is the simulated one. Of the tokens of a step those that are kept of drafts go with the
+change; the one of the target is always there.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 
 import numpy as np
 
@@ -253,19 +254,18 @@ def _gain(
     drawn = None
     if known:
         drawn = Drawn(second / first, after.changes[key] - before.changes[key])
-    expected = None
     if key == "tokens_per_step" and not after.loaded.scenario.schedule.window:
         expected = Drawn(second, np.zeros(DRAWS))
-    elif known and measured is not None:
-        expected = Drawn(
-            measured.value * second / first,
-            after.changes[key] - before.changes[key] + after.others[key],
-        )
-    elif known:
-        expected = after.expected(key)
-    if key == "hit_rate" and expected is not None and expected.value > 0.0:
-        no_more = -log(expected.value)  # than all tokens
-        expected = Drawn(expected.value, np.minimum(expected.changes, no_more))
+    elif not known:
+        expected = None
+    else:
+        central = _central(number, first, second, measured)
+        if central is None:
+            expected = after.expected(key)
+        else:
+            changes = after.changes[key] - before.changes[key] + after.others[key]
+            expected = Drawn(central, changes)
+        expected = _possible(number, expected)
     return Gain(
         number=number,
         simulated_before=first,
@@ -274,20 +274,43 @@ def _gain(
         predicted=PredictedNumber(
             before=_rounded(measured.value) if measured else None,
             after=_rounded(expected.value if expected else second),
-            within_80=_bounds(expected, 0.8),
-            within_90=_bounds(expected, 0.9),
+            within_80=_bounds(number, expected, 0.8),
+            within_90=_bounds(number, expected, 0.9),
             seen_by=measured.seen_by if measured else None,
             definition=measured.definition if measured else None,
         ),
     )
 
 
-def _bounds(drawn: Drawn | None, share: float) -> Bounds | None:
+def _central(
+    number: ServiceNumber, first: float, second: float, measured: SeenNumber | None
+) -> float | None:
+    """Return what is expected of a number that was measured, by what it is simulated first and
+    second: what it has above the least that is possible goes with the change. None where nothing
+    was measured, or nothing above that.
+    """
+    least = number.least
+    if measured is None or (least and min(measured.value, first) <= least):
+        return None
+    return least + (measured.value - least) * (second - least) / (first - least)
+
+
+def _possible(number: ServiceNumber, expected: Drawn) -> Drawn:
+    """Return the draws of a number, none of which is less or more than is possible."""
+    if expected.value <= 0.0:
+        return expected
+    least = log(number.least / expected.value) if number.least else -inf
+    most = log(number.most / expected.value)
+    return Drawn(expected.value, np.clip(expected.changes, least, most))
+
+
+def _bounds(number: ServiceNumber, drawn: Drawn | None, share: float) -> Bounds | None:
     """Return between what a share of the draws lies; None without draws."""
     if drawn is None:
         return None
     low, high = drawn.interval(share)
-    return Bounds(low=_rounded(low * (1.0 - DIGIT)), high=_rounded(high * (1.0 + DIGIT)))
+    low, high = _rounded(low * (1.0 - DIGIT)), _rounded(high * (1.0 + DIGIT))
+    return Bounds(low=max(number.least, low), high=min(number.most, high))
 
 
 def _rounded(value: float) -> float:
