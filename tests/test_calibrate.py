@@ -237,6 +237,7 @@ def attention_rows(parts: AttentionParts) -> measurements.Table:
     return measurements.table(made).assign(time_us=rows.time_us)
 
 
+@pytest.mark.full
 def test_the_blocks_of_attention_are_found_and_half_of_the_heads_tell_the_other() -> None:
     numbers = {"memory_efficiency": 0.8, "compute_efficiency": 0.5, "p_norm": 2.0, "key_us": 0.02}
     decode = numbers | {
@@ -508,6 +509,7 @@ def test_products_become_rows_of_true_bytes_by_format(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_products_that_the_host_launches_slowly_are_skipped(tmp_path: Path) -> None:
     """Eager calls: of each kernel, those within one and a half times its shortest tell the host's
     time.
@@ -813,6 +815,7 @@ def test_files_without_a_place_in_the_table_are_refused(
         converted(form, [{column: 1}], tmp_path / "file.csv")
 
 
+@pytest.mark.full
 def test_products_that_the_cache_holds_say_nothing_of_the_memory(tmp_path: Path) -> None:
     """Five million weights of fp16 lie whole in the 40 MB of an A100."""
     lines = [

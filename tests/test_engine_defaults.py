@@ -85,6 +85,7 @@ def only_plain(
 # ---- prompts kept for others
 
 
+@pytest.mark.full
 def test_a_log_of_prompts_that_begin_alike_is_served_from_the_cache_by_default(
     tmp_path: Path,
 ) -> None:
@@ -182,6 +183,7 @@ def test_hashes_that_name_no_prefix_leave_it_out_and_the_line_is_said(tmp_path: 
     )
 
 
+@pytest.mark.full
 def test_plan_run_and_explain_say_it(tmp_path: Path) -> None:
     traffic = (
         f"requests={{arrivals: {{name: file, format: mooncake, file: {DATA}/s_same.jsonl, to_s: "
@@ -373,6 +375,7 @@ def test_the_limits_are_those_of_the_engine_on_the_card(
     assert fewer.scenario.serving.policy.max_requests == 7
 
 
+@pytest.mark.full
 def test_the_exported_command_states_the_limits(tmp_path: Path) -> None:
     out = str(tmp_path / "p")
     done = planned(DATA / "burst.csv", "--out", out, "--requests", "20", "--long")
@@ -418,6 +421,7 @@ def test_a_prompt_in_passes_of_its_own_goes_on_before_others_decode() -> None:
     ]
 
 
+@pytest.mark.full
 def test_the_remedy_of_whole_prompts_works_as_printed(tmp_path: Path) -> None:
     """A plan's field is printed as it is set in a plan."""
     words = ["--set", "scenario.serving.policy={name: prefill_first, max_requests: 8}"]

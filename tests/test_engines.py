@@ -590,6 +590,7 @@ def test_every_engine_that_runs_decided_beats_arithmetic_with_one_constant() -> 
         assert min(outside) <= bounds[name], name
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     not engine_runs.SHARED.exists(), reason="the measurements are not in the project"
 )

@@ -113,6 +113,7 @@ it.
 """
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize(
     "acceptance",
     [{"rate": 0}, {"rate": 1}, {"always": 0}, {"per_position": [0]}, {"cycle": {"accepted": [0]}}],

@@ -23,6 +23,7 @@ def every_sixth() -> Iterator[object]:
             yield pytest.param(name, cell, id=cell)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FOUND)
 def test_every_mapped_cell_loads(name: str) -> None:
     FOUND[name].load_all()
@@ -41,6 +42,7 @@ def test_free_parameters_are_at_most_half_of_ten_predicted_cells_or_more(name: s
     assert predicted < 10 or FOUND[name].paper.free <= predicted / 2
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("name", "cell"), list(every_sixth()))
 def test_a_run_says_what_is_committed(name: str, cell: str) -> None:
     assert FOUND[name].answer(cell) == pytest.approx(FOUND[name].runs[cell], rel=AS_PRINTED)

@@ -27,6 +27,7 @@ def test_what_is_predicted_is_mapped_and_at_most_half_as_much_is_free() -> None:
     assert {cell.cell for cell in MAPPED} == set(FOUND.runs)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("cell", MAPPED, ids=lambda one: one.cell)
 def test_a_mapped_value_loads(cell: PublishedCell) -> None:
     question = PAPER.question(cell)

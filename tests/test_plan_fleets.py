@@ -209,6 +209,7 @@ def test_a_fleet_that_carries_less_than_it_is_planned_for_does_in_a_burst_alone(
     assert not StatedFleet((replace(part, fewest=None),)).burst  # it does not do at all
 
 
+@pytest.mark.full
 def test_a_fleet_is_the_answer_of_the_plan_that_owns_it(tmp_path: Path) -> None:
     asks = question(tmp_path)
     fleets = stated_fleets(asks, [[CountedGroup("a100_80g_sxm", 2)]], CATALOGUE, draws=2)
@@ -258,6 +259,7 @@ def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.full
 def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
     """By law each is dealt what it serves; what both carry is the sum of what each does."""
     mixed = [CountedGroup("a100_80g_sxm", 1), CountedGroup("l4", 1)]
@@ -285,6 +287,7 @@ def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
     assert f"{whole_share(fast.share)} to 1 x a100_80g_sxm" in said
 
 
+@pytest.mark.full
 def test_a_group_that_misses_the_slo_is_dealt_nothing(tmp_path: Path) -> None:
     """No token of an L4 comes within 15 ms, of an A100 all do; a card of 8 GB has no room."""
     slo = {"ttft_ms": {"p95": 1000.0}, "tpot_ms": {"p95": 15.0}}

@@ -206,6 +206,7 @@ def test_a_large_product_grows_with_its_rows_as_in_three_stacks(gemms, rows, per
     assert abs(off.median()) < percent
 
 
+@pytest.mark.few(1)
 @measured
 @pytest.mark.parametrize(
     ("profile", "table", "percent_to_64", "percent_to_256"),
@@ -250,6 +251,7 @@ def test_tiles_of_hopper_belong_to_its_formats():
     assert [products["fp8"].tiled(n) for n in rows] == [256, 512, 768, 1024]
 
 
+@pytest.mark.few(1)
 @measured
 @pytest.mark.parametrize("name", ["a100_80g_sxm_vidur", "rtx_3090"])
 def test_the_command_fits_the_shipped_numbers(measurements, name):

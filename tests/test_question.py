@@ -218,6 +218,7 @@ def test_a_card_of_ones_own_may_be_a_file(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> None:
     llama, _ = planned(
         question(tmp_path, model="meta-llama/Llama-3.1-70B-Instruct", devices=("h200_sxm",)),
@@ -244,6 +245,7 @@ def test_heads_and_mtp_layers_are_offered_where_they_exist(tmp_path: Path) -> No
     assert not any("eagle" in candidate.strategy for candidate in deepseek.candidates)
 
 
+@pytest.mark.full
 def test_the_saved_file_asks_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "plans"
     folder.mkdir()
@@ -356,6 +358,7 @@ def test_what_a_workload_states_is_set_there(
     assert stated == float(number)
 
 
+@pytest.mark.full
 def test_a_device_without_a_price_is_counted_or_left_out_beside_others_and_never_refused(
     tmp_path: Path,
 ) -> None:
@@ -521,6 +524,7 @@ def test_draft_lengths_are_those_of_the_fastest_law() -> None:
         assert (0 in lengths[110].values()) is (rate < 0.5)
 
 
+@pytest.mark.full
 def test_the_exported_scenario_gives_the_figures_of_the_plan(tmp_path: Path) -> None:
     done = asked(
         tmp_path,

@@ -39,6 +39,7 @@ def bursts(count: int = 4_000) -> RecordedRuns:
 RECORDED = bursts()
 
 
+@pytest.mark.full
 @settings(max_examples=15)
 @given(st.floats(1.15, 4.8), st.integers(0, 3))
 def test_the_mean_is_met_and_every_start_keeps_its_place(length: float, seed: int) -> None:

@@ -80,6 +80,7 @@ def said(
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(
     "command",
@@ -101,6 +102,7 @@ def test_every_reader_is_told(command: str, reader: str, work: Path) -> None:
     assert len(done.stderr.splitlines()) == int(wrong)
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is always full")
 @pytest.mark.parametrize(
     "command",
@@ -244,6 +246,7 @@ def told(command: str, file: str, text: str) -> tuple[float, Result]:
     return time.process_time() - began_s, done
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", MANY)
 def test_twenty_faults_are_told_and_the_rest_is_counted(
     kind: str, work: Path, monkeypatch: pytest.MonkeyPatch
@@ -299,6 +302,7 @@ ALL_WRONG = {
 """Commands, and how the lines on stderr begin."""
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", ALL_WRONG)
 def test_where_all_that_is_asked_is_wrong_there_are_faults_alone(
     command: str, work: Path, monkeypatch: pytest.MonkeyPatch

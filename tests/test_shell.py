@@ -305,6 +305,7 @@ def command_on(page: Path) -> str:
     return text[len(fence[0]) + 1 : text.rindex(fence[0]) - 1]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", FILES)
 def test_the_command_of_a_page_is_the_one_that_was_typed(
     name: str, stubs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -388,6 +388,7 @@ def test_the_same_picture_twice_is_the_same_bytes(command: list[str], tmp_path: 
     assert (tmp_path / "a.pdf").read_bytes() == (tmp_path / "b.pdf").read_bytes()
 
 
+@pytest.mark.full
 def test_a_picture_takes_the_width_of_columns_and_a_style_file(
     command: list[str], tmp_path: Path
 ) -> None:
@@ -413,6 +414,7 @@ def test_a_picture_takes_the_width_of_columns_and_a_style_file(
     assert drawn() == plain
 
 
+@pytest.mark.full
 def test_a_style_file_that_never_ends_is_refused_and_forgotten(
     command: list[str], tmp_path: Path
 ) -> None:

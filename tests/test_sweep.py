@@ -208,6 +208,7 @@ HARDWARE = [
 ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("evaluator", ["simulation", "replay", "law"])
 @pytest.mark.parametrize(("name", "axes"), HARDWARE)
 def test_a_point_on_hardware_is_what_it_is_alone(
@@ -778,6 +779,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("options", KINDS, ids=lambda options: "-".join(options[1::2]))
 def test_a_picture_has_the_same_bytes_again(
     stored: Path, tmp_path: Path, options: Sequence[str]

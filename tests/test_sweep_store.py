@@ -330,6 +330,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", DAMAGE)
 def test_a_damaged_store_is_refused_in_a_line(name: str, folder: Path) -> None:
     damage, said = DAMAGE[name]

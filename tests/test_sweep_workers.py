@@ -179,6 +179,15 @@ def test_an_error_of_the_work_itself_is_raised_here(workers: int) -> None:
         list(hired.results(refusing, numbered(3), 3, lambda point: 0))
 
 
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    """Nothing is frozen, as in a process that runs no tests."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("thawed")
 def test_what_is_there_is_frozen_for_the_block() -> None:
     assert not gc.get_freeze_count()
     with crew(1):
@@ -186,14 +195,12 @@ def test_what_is_there_is_frozen_for_the_block() -> None:
     assert not gc.get_freeze_count()
 
 
+@pytest.mark.usefixtures("thawed")
 def test_what_the_caller_has_frozen_stays_frozen() -> None:
     gc.freeze()
-    try:
-        with crew(1):
-            pass
-        assert gc.get_freeze_count()
-    finally:
-        gc.unfreeze()
+    with crew(1):
+        pass
+    assert gc.get_freeze_count()
 
 
 # ---- whole sweeps

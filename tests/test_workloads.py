@@ -159,6 +159,7 @@ def test_one_place_and_exponential_outputs_wait_as_m_m_1() -> None:
     assert agrees(found, limit)
 
 
+@pytest.mark.full
 def test_one_place_and_fixed_outputs_wait_as_m_d_1() -> None:
     """W = rho S / (2 (1 - rho)): half of what exponential service costs."""
     service, rate = 2.0, 0.3
