@@ -129,6 +129,7 @@ def test_an_slo_out_of_reach_is_carried_at_no_rate() -> None:
     )
 
 
+@pytest.mark.full
 def test_verdicts_of_a_shipped_scenario_under_two_workloads(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     traffic = "arrival_s,prompt_tokens,output_tokens\n" + "".join(

@@ -479,6 +479,7 @@ def test_every_method_has_a_decision_and_the_first_comes_first() -> None:
 # ---- as commands print it
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["run", "law"])
 def test_the_decision_comes_first_and_stands_in_the_json(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

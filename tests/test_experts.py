@@ -343,6 +343,7 @@ def made_up() -> pd.DataFrame:
     return table.assign(time_us=time_us)
 
 
+@pytest.mark.full
 def test_a_fit_returns_the_numbers_that_made_the_times() -> None:
     rows = made_up()
     fast = SHEET.model_copy(

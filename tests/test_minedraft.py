@@ -80,6 +80,7 @@ def test_a_half_costs_its_rows() -> None:
     assert step.loads == (Rows.decode(4, 200, 2), Rows.decode(4, 300, 3))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("clients", "pays"), [(16, False), (32, False), (64, True), (128, True)])
 def test_it_pays_from_the_batch_on_that_its_law_says(clients: int, pays: bool) -> None:
     """Below, reading the weights twice costs more than the overlap brings, by law and simulated."""

@@ -285,6 +285,7 @@ def test_json_at_metrics_names_the_path_of_the_text() -> None:
 # ---- files
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "names",
     [

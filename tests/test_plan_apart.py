@@ -104,6 +104,7 @@ def test_what_a_cache_has_of_a_log_is_no_work(tmp_path: Path) -> None:
     assert two_had >= two
 
 
+@pytest.mark.full
 def test_without_a_word_of_it_nothing_is_split_and_trying_changes_nothing_together(
     tmp_path: Path,
 ) -> None:
@@ -126,6 +127,7 @@ def test_only_splits_are_looked_at_where_the_plan_says_so(tmp_path: Path) -> Non
     assert found.best.replicas == sum(found.best.candidate.split or ())
 
 
+@pytest.mark.full
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -247,6 +249,7 @@ def test_a_refusal_of_another_strategy_is_not_quoted(tmp_path: Path) -> None:
     assert refused["plain"] == "no split has as many devices"
 
 
+@pytest.mark.full
 def test_the_exported_scenario_of_a_split_gives_the_same_figures(tmp_path: Path) -> None:
     best = search(apart(tmp_path, apart="only")).best
     assert best
@@ -277,6 +280,7 @@ def test_the_answer_says_split_or_not(tmp_path: Path) -> None:
     assert plan.file.apart == "try"
 
 
+@pytest.mark.full
 def test_a_line_splits_over_a_link(tmp_path: Path) -> None:
     done = asked(
         tmp_path, "--draws", "1", "--json", apart="only", link="ethernet_100g", device="h100_sxm:4"
@@ -290,6 +294,7 @@ def test_a_line_splits_over_a_link(tmp_path: Path) -> None:
     assert "add --apart try" in refused.stderr
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rate", [4, 20, 40])
 @pytest.mark.parametrize("ttft_ms", [60, 150, 400])
 def test_a_run_cut_short_says_what_the_whole_run_of_a_split_says(

@@ -43,6 +43,7 @@ def test_no_fleet_has_more_than_is_owned(tmp_path: Path, owned: int) -> None:
         assert not reasons
 
 
+@pytest.mark.full
 def test_how_many_would_do_is_the_answer_of_the_plan_that_may_rent_them(tmp_path: Path) -> None:
     free = search(small(tmp_path, BUSY, devices={"a100_80g_sxm": A100}, replicas=8)).best
     assert free

@@ -148,6 +148,7 @@ WORLDS = {
 }
 
 
+@pytest.mark.full
 @given(
     world=st.sampled_from(sorted(WORLDS)),
     caching=st.booleans(),
@@ -297,6 +298,7 @@ def asked(folder: Path, name: str, text: str, *words: str) -> Result:
     return CliRunner().invoke(main, [*line, *sessions, "--draws", "1", "--json", *words])
 
 
+@pytest.mark.full
 def test_sessions_are_exported_so_that_they_can_be_run(tmp_path: Path) -> None:
     """To the last digit, with branches, prompts that were cut, and turns that come at a time."""
     out = tmp_path / "out"

@@ -207,6 +207,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("typed", kept(FAULTS))
 def test_a_remedy_works_as_it_is_printed(typed: str, work: Path) -> None:
     words = shlex.split(typed)

@@ -346,6 +346,7 @@ def _books_close(fleet: ScaledFleet, done: ServiceRun) -> None:
     assert occupied_s + fleet.starting_s <= fleet.replica_s + 1e-6
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=60)
 @given(services())
 def test_lazy_and_stepped_runs_scale_alike(service: Service) -> None:

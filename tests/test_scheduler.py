@@ -362,7 +362,7 @@ class Traffic(RuleBasedStateMachine):
 
 
 TestTraffic = Traffic.TestCase
-TestTraffic.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestTraffic.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 class TestMoreTraffic(TestTraffic):

@@ -407,6 +407,7 @@ def test_a_table_that_a_spreadsheet_opens_holds_no_formula(folder: Path) -> None
     assert cells == {"'=cmd|calc", "-5", "'-x", "'@x", "'+nan", "plain"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("words", "said"),
     [

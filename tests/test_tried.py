@@ -374,6 +374,7 @@ def test_files_of_a_change_are_what_was_tried(tmp_path: Path) -> None:
     assert before["like"] == NGRAM
 
 
+@pytest.mark.full
 def test_a_prediction_of_no_change_is_verified_by_the_same_files(tmp_path: Path) -> None:
     """From observing to verifying: the service as it was lies inside of every interval."""
     done = run(LIVE / "vllm_bench.json", "--like", NGRAM, "--try", "ngram", "--out", tmp_path / "o")
