@@ -125,6 +125,21 @@ def test_list_counts_scenarios_that_replay_a_recording() -> None:
     assert len(data["recordings"]) == len(by_name)
 
 
+def test_list_fits_a_screen_and_long_has_the_rest() -> None:
+    """Each trace by the three drafters that keep most; all of them behind ``--long``."""
+    short = call("trace", "list").splitlines()
+    assert len(short) <= 10
+    assert max(map(len, short)) <= 80
+    traces = sorted(Catalogue().names("trace"))
+    shown = [line.split()[1].rstrip(":") for line in short if line.startswith("Trace ")]
+    assert sorted(shown) == traces
+    assert "35 recordings to replay, and 193 published means of 49 targets" in short[1]
+    long = call("trace", "list", "--long")
+    for recorded in recordings(Catalogue()):
+        assert recorded["recording"] in long
+        assert recorded["pair"] in " ".join(long.split())
+
+
 def test_means_are_listed_and_shown() -> None:
     assert "qwen3_8b_means" in call("list", "acceptance")
     assert "Qwen/Qwen3-8B" in call("show", "qwen3_8b_means")

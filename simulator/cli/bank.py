@@ -23,9 +23,10 @@ OWN: dict[str, str] = yaml.safe_load(
 
 @click.command("list")
 @options.as_json
+@options.long
 @options.own
 def list_(as_json: bool, own: Paths) -> None:
-    """List what is recorded, for which text and models, and how many scenarios replay it."""
+    """List what is recorded; --long: of which text and models, and how many scenarios replay it."""
     from simulator.report.bank import list_page
     from simulator.scenario.bank import published, recordings
 

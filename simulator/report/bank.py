@@ -1,6 +1,6 @@
 """The bank of acceptance: the pages of ``specsim trace list`` and ``specsim trace advise``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import yaml
 
@@ -8,6 +8,7 @@ from simulator.core.plain import PlainMapping
 from simulator.report.blocks import (
     ALWAYS,
     FIRST,
+    Bullets,
     Listing,
     Page,
     Paragraph,
@@ -17,6 +18,7 @@ from simulator.report.blocks import (
     Table,
 )
 from simulator.report.columns import Cell, Column, table
+from simulator.report.wording import plural
 from simulator.scenario.bank import COMPARED, Loan
 
 STABILITY = (
@@ -27,6 +29,8 @@ STABILITY = (
 
 TOKENS_PER_STEP = f"tokens_per_step_at_{COMPARED}"
 """Key of what all recordings are compared by."""
+DRAFTERS = 3
+"""Drafters of a trace that a short list names."""
 
 
 def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> Page:
@@ -39,14 +43,58 @@ def list_page(recordings: Sequence[PlainMapping], means: int, targets: int) -> P
         Column(f"tokens/step at {COMPARED}", lambda seen: _or_dash(seen[TOKENS_PER_STEP])),
         Column("scenarios", lambda seen: seen["scenarios"]),
     ]
-    texts = "; ".join(dict.fromkeys(seen["texts"] for seen in recordings))
-    pairs = "; ".join(dict.fromkeys(seen["pair"] for seen in recordings))
-    more = (
-        f"Recorded kinds of text: {texts}. Models: {pairs}. There are also {means} published means "
-        f"of {targets} targets: specsim list acceptance."
+    listed = table("Recordings", recordings, columns)
+    published = f"{means} published means of {targets} targets (specsim list acceptance)"
+    return Page(
+        "Acceptance that can be borrowed",
+        answer=f"{plural(len(recordings), 'recording')} to replay, and {published}.",
+        opening=[
+            listed,
+            Bullets([f"Texts: {line}" for line in _grouped(recordings, "texts")]),
+            Bullets([f"Models: {line}" for line in _grouped(recordings, "pair")]),
+        ],
+        standing=Standing(more=list(_by_trace(recordings))),
     )
-    shown = table("Recordings", recordings, columns)
-    return Page("Acceptance that can be borrowed", opening=[shown, Paragraph(more)])
+
+
+def _by_trace(recordings: Sequence[PlainMapping]) -> Iterator[Remark]:
+    """Yield the drafters of each trace with the tokens of a step, those that keep most first."""
+    yield Remark("Numbers", f"Tokens a step with {COMPARED} draft tokens, by drafter.", ALWAYS)
+    for trace, seen in _by_key(recordings, _trace_of).items():
+        kept = sorted(seen, key=lambda each: -each[TOKENS_PER_STEP])
+        drafters = []
+        for each in kept[:DRAFTERS]:
+            drafters.append(f"{_drafter_of(each)} {each[TOKENS_PER_STEP]:.2f}")
+        if kept[DRAFTERS:]:
+            drafters.append(f"{len(kept) - DRAFTERS} more")
+        yield Remark("Trace", f"{trace}: {', '.join(drafters)}", FIRST, 1)
+
+
+def _grouped(recordings: Sequence[PlainMapping], what: str) -> Iterator[str]:
+    """Yield what recordings have, each time with those that have it, the traces by name."""
+    for value, seen in _by_key(recordings, lambda each: each[what]).items():
+        names = []
+        for trace, of_trace in _by_key(seen, _trace_of).items():
+            names.append(f"{trace} ({', '.join(map(_drafter_of, of_trace))})")
+        yield f"{value}: {'; '.join(names)}"
+
+
+def _by_key(
+    recordings: Sequence[PlainMapping], key: Callable[[PlainMapping], str]
+) -> dict[str, list[PlainMapping]]:
+    """Return recordings by a key, in their order."""
+    by_key: dict[str, list[PlainMapping]] = {}
+    for each in recordings:
+        by_key.setdefault(key(each), []).append(each)
+    return by_key
+
+
+def _trace_of(recording: PlainMapping) -> str:
+    return str(recording["recording"]).partition(":")[0]
+
+
+def _drafter_of(recording: PlainMapping) -> str:
+    return str(recording["recording"]).partition(":")[2]
 
 
 def advice_page(
