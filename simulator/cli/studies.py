@@ -184,8 +184,8 @@ def crossovers(**asked: Any) -> None:
 )
 @study
 def drafts(**asked: Any) -> None:
-    """What drafts of other sizes would have to be kept in a vanilla_sd SCENARIO to come level with
-    its own, by law.
+    """What drafts of other sizes would have to be kept in a SCENARIO to come level with its own, by
+    law; each with the best window of the scenario's strategy.
     """
     show("drafts", "pricing drafts", asked)
 

@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 
 from scipy.optimize import brentq
 
-from simulator.core.acceptance.sources import Rates
+from simulator.core.acceptance.sources import Rates, odds_of
 from simulator.core.acceptance.statistics import independent
 from simulator.core.cost.rows import Rows
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
-from simulator.core.strategies.common.capabilities import DraftsChain
-from simulator.scenario import Loaded
+from simulator.core.strategies.common.capabilities import least_window
+from simulator.scenario import Loaded, Scenario
 from simulator.scenario.evaluate import speedup_of
 
 LONGEST = 12
@@ -79,19 +79,37 @@ def study(loaded: Sequence[Loaded]) -> DraftStudy:
     """Return the draft study of a scenario, the first, and of the same scenario with further
     drafts.
 
-    Raises :class:`BadInput` for a strategy that is not vanilla_sd.
+    Raises :class:`BadInput` for a strategy without a draft model or a window ``gamma``, and for one
+    that reads an early exit.
     """
     base = loaded[0]
     scenario = loaded[0].scenario
-    serial = isinstance(scenario.strategy, DraftsChain) and scenario.strategy.serial
-    if not serial or scenario.draft is None:
-        raise BadInput.at(
-            scenario.name, "expected vanilla_sd with a draft model on its device", "strategy"
-        )
-    rate = _rate(base, scenario.strategy.window)
+    _check(scenario)
+    rate = _rate(base, scenario.schedule.window)
     _, best = _best(base, rate)
     points = tuple(_point(one, best) for one in loaded)
     return DraftStudy(scenario.name, scenario.acceptance.stand_in, rate, best, points)
+
+
+def _check(scenario: Scenario) -> None:
+    """Raise :class:`BadInput` where one chance of a kept token does not make a law."""
+    name = scenario.strategy.name
+    serial = "--set strategy=vanilla_sd compares them with drafting in series"
+    if scenario.draft is None or not scenario.schedule.needs.draft_model:
+        message = f"{name} drafts with no model of its own, so there is none to compare others with"
+        remedy = "name a scenario with a draft model, as vanilla_llama_2_7b_a100"
+    elif "gamma" not in type(scenario.schedule).model_fields:
+        message = f"{name} has no window gamma, of which each draft is given its best"
+        remedy = serial
+    elif scenario.exit is not None:
+        message = (
+            f"{name} drafts on from an early exit of the target, and how often a token is kept "
+            "does not say how often that exit has it"
+        )
+        remedy = serial
+    else:
+        return
+    raise BadInput.at(scenario.name, f"{message}; {remedy}", "strategy")
 
 
 def _rate(loaded: Loaded, gamma: int) -> float:
@@ -121,7 +139,8 @@ def _point(loaded: Loaded, wanted: float) -> DraftPoint:
 
 def _best(loaded: Loaded, rate: float) -> tuple[int, float]:
     """Return the best window where tokens are kept at ``rate``, and its speed-up."""
-    speedups = {window: _speedup(loaded, window, rate) for window in range(1, LONGEST + 1)}
+    windows = range(least_window(loaded.scenario.schedule), LONGEST + 1)
+    speedups = {window: _speedup(loaded, window, rate) for window in windows}
     return max(speedups.items(), key=lambda pair: pair[1])
 
 
@@ -144,14 +163,11 @@ def _speedup(loaded: Loaded, window: int, rate: float) -> float:
     """
     scenario = loaded.scenario
     strategy = scenario.schedule.model_copy(update={"gamma": window})
-    odds = Rates((rate,)).odds(window, None)
-    batch = scenario.batch
-    context = scenario.mean_context
     law = strategy.law(
         scenario.cost,
-        lambda gamma: odds,
-        batch,
-        context,
+        odds_of(strategy.reads(Rates((rate,))), None),
+        scenario.batch,
+        scenario.mean_context,
         one_lane=scenario.one_lane,
         outputs=scenario.outputs,
     )
