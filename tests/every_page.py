@@ -101,6 +101,7 @@ def every_page(folder: Path) -> dict[str, Page]:
         for kind in PAGES:
             page(kind, folder)
         claims_page.page([REFUTED, BOUND_AT_ENDS], "specsim validate --claims")
+        claims_page.refuted_page([REFUTED, BOUND_AT_ENDS], "specsim claims --refuted")
         compared(folder, "a100_80g_sxm:2", "l4:1", slo="ttft_ms p95 < 1000, tpot_ms p95 < 20")
         _world(folder)
         for command in COMMANDS:

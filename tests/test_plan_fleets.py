@@ -320,7 +320,7 @@ def test_a_group_that_is_none_is_refused(tmp_path: Path, fleet: str, message: st
 def test_the_page_on_plans_says_what_its_fleets_come_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     text = (ROOT / "docs/how-to/plan.md").read_text("utf-8")
-    (command,) = re.findall(r"^    specsim (plan --compare .*)$", text, re.MULTILINE)
+    command = re.findall(r"^    specsim (plan --compare .*)$", text, re.MULTILINE)[0]
     (said,) = re.findall(r"^    (1 x h100_sxm does for .*)$", text, re.MULTILINE)
     done = CliRunner().invoke(main, shlex.split(command), env={"COLUMNS": "100"})
     assert done.exit_code == 0, done.output
