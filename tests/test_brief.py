@@ -74,6 +74,7 @@ def test_every_study_is_tried_here_and_answers_in_brief() -> None:
     ]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", sorted(STUDIES))
 def test_every_study_answers_in_ten_lines_in_one_order(name: str) -> None:
     words = shlex.split(STUDIES[name].words)

@@ -158,6 +158,7 @@ FOLDERS = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", FOLDERS)
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
 def test_a_folder_on_a_full_disk_stays_as_it_was(

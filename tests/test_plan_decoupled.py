@@ -79,6 +79,7 @@ def test_a_plan_counts_whole_groups() -> None:
             assert replicated(candidate.loaded, whole).scenario.serving.replicas == whole
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("requests", [1, 168, 504, 840])
 def test_the_best_use_is_that_of_the_law(requests: int) -> None:
     """A single request, and numbers that are shared out evenly over 4, 6, 7 and 8 replicas: none is

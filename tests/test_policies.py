@@ -443,6 +443,7 @@ def simulated(
     return scheduler
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("policy", list(POLICIES))
 def test_two_readings_of_the_rules_give_the_same_log_on_1000_workloads(policy: str) -> None:
     preemptions = chunks = cut = 0

@@ -41,6 +41,7 @@ def run_json(name: str, *overrides: str) -> str:
     return result.stdout
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "replicas"),
     [

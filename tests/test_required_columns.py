@@ -243,7 +243,7 @@ QUESTION = (
 )
 
 
-@pytest.mark.few(2)
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json"])
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_log_needs_a_prompt_and_an_output(ending: str, place: int, tmp_path: Path) -> None:

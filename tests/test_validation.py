@@ -69,6 +69,7 @@ def refuse(name: str) -> None:
     raise BadInput([Fault((name, 1, 2), "key", "no")])
 
 
+@pytest.mark.full
 def test_processes_change_nothing_and_hand_faults_back(fitted: Paper) -> None:
     questions = [fitted.question(cell) for cell in fitted.with_role("calibrate", "predict")]
     with spread(2) as everywhere:

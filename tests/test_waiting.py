@@ -202,6 +202,7 @@ def test_blocks_in_service_by_hand() -> None:
     assert running_together(memory, blocks, seconds) == pytest.approx(20 / 3.5)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("policy", ["fixed_batch", "prefill_first", "unified_budget"])
 @pytest.mark.parametrize("spread", [False, True])
 def test_as_many_run_as_the_blocks_of_a_request_allow(policy: str, spread: bool) -> None:
