@@ -111,6 +111,7 @@ def test_traces_and_validations_answer_in_ten_lines(words: str) -> None:
     assert len(CliRunner().invoke(main, [*words.split(), "--long"]).stdout) > len(done.stdout)
 
 
+@pytest.mark.full
 def test_long_prints_what_the_page_says() -> None:
     words = ["compare", "durations_only", "durations_only", "--set", "B:strategy.gamma=3"]
     brief = CliRunner().invoke(main, words).stdout

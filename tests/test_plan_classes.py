@@ -69,6 +69,7 @@ def test_every_class_is_held_to_its_own_limits(tmp_path: Path) -> None:
         assert measured.seconds == pytest.approx(sketch.quantile(measured.limit.share))
 
 
+@pytest.mark.full
 @settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

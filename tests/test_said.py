@@ -271,10 +271,10 @@ def test_twenty_faults_are_told_and_the_rest_is_counted(
 
 def test_many_settings_are_told_like_a_file(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(work)
-    words = [word for number in range(1_000) for word in ("--set", f"unknown_{number}=1")]
+    words = [word for number in range(100) for word in ("--set", f"unknown_{number}=1")]
     done = CliRunner().invoke(main, ["law", "m.yaml", *words])
     assert done.exit_code == 2
-    assert done.stderr.splitlines()[20:] == ["error: ... and 980 more"]
+    assert done.stderr.splitlines()[20:] == ["error: ... and 80 more"]
 
 
 ALL_WRONG = {
