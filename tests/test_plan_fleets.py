@@ -20,10 +20,12 @@ from simulator.core.faults import BadInput, Infeasible
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import find_model
 from simulator.inputs.models.quantised import ENDINGS
-from simulator.report.pages.fleets import _cheapest_first, headline
+from simulator.report.markdown import as_markdown
+from simulator.report.pages.fleets import _cheapest_first, headline, page as fleets_page
 from simulator.report.wording import whole_share
 from simulator.scenario import load
 from simulator.scenario.as_served import said_of_engine
+from simulator.studies.plan.carried import DeviceCapacity
 from simulator.studies.plan.commands.checkpoints import KnownHead, known_head
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import Headroom
@@ -35,6 +37,7 @@ from simulator.studies.plan.stated import (
     FleetGroup,
     StatedFleet,
     StatedFleets,
+    fleet_exports,
     stated_fleets,
     usd_per_million_tokens,
 )
@@ -203,8 +206,8 @@ def test_a_fleet_that_carries_less_than_it_is_planned_for_does_in_a_burst_alone(
     times: float | None, burst: bool
 ) -> None:
     done: Any = SimpleNamespace(devices={"l4": 1})
-    room = Headroom(times, 5.0, steady=True, recorded=40)
-    part = FleetGroup(CountedGroup("l4", 1), 1.0, done, fewest=done, headroom=room)
+    use = DeviceCapacity(done, 1, Headroom(times, 5.0, steady=True, recorded=40))
+    part = FleetGroup(CountedGroup("l4", 1), 1.0, done, fewest=done, carried=use)
     assert StatedFleet((part,)).burst is burst
     assert not StatedFleet((replace(part, fewest=None),)).burst  # it does not do at all
 
@@ -242,7 +245,8 @@ def test_what_would_do_is_said_in_a_sentence(tmp_path: Path) -> None:
     fleets = stated_fleets(asks, [[CountedGroup("l4", 1)]], CATALOGUE, draws=1)
     (fleet,) = fleets.fleets
     assert not fleet.does
-    assert fleet.carried_per_s is None
+    assert fleet.carried_per_s is None  # four requests say nothing of more
+    assert not fleet_exports(fleets)
     said = headline(fleets)
     (group,) = fleet.groups
     if group.would is None:
@@ -261,7 +265,9 @@ def test_fleets_that_none_has_room_on_end_with_code_3(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
-    """By law each is dealt what it serves; what both carry is the sum of what each does."""
+    """Each is dealt as it carries; what both carry is the sum of what each does. Each has files of
+    its own, which say where they run and which share goes there.
+    """
     mixed = [CountedGroup("a100_80g_sxm", 1), CountedGroup("l4", 1)]
     fleets = stated_fleets(
         question(tmp_path, requests=STREAM), [mixed, mixed[:1]], CATALOGUE, draws=2
@@ -275,16 +281,32 @@ def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
         rate = offered_per_s(part.whole.candidate.loaded)
         assert rate == pytest.approx(part.share * RATE)
     assert together.does
-    assert together.carried_per_s
-    assert fast.carried_per_s
-    assert slow.carried_per_s
-    assert together.carried_per_s == fast.carried_per_s + slow.carried_per_s
-    assert fast.carried_per_s == pytest.approx(alone.carried_per_s, rel=0.15)
+    carried = [part.carried and part.carried.per_s for part in together.groups]
+    assert None not in carried
+    assert together.carried_per_s == sum(filter(None, carried))
+    assert carried[0] == alone.carried_per_s  # whatever its share is
+    assert fast.share == pytest.approx((carried[0] or 0.0) / together.carried_per_s)
     assert together.usd_per_hour == pytest.approx(1.6 + (slow.usd_per_hour or 0.0))
     assert together.kept == sum(one.kept and two.kept for one, two in together.draws)
     said = headline(fleets)
     assert "1 x a100_80g_sxm + 1 x l4 do for" in said
     assert f"{whole_share(fast.share)} to 1 x a100_80g_sxm" in said
+    files = fleet_exports(fleets)
+    folder = "1_x_a100_80g_sxm+1_x_l4"
+    scripts = {name: text for name, text in files.items() if name.endswith(".sh")}
+    assert sorted(scripts) == [
+        f"{folder}/1_x_a100_80g_sxm/vllm.sh",
+        f"{folder}/1_x_l4/vllm.sh",
+        "1_x_a100_80g_sxm/vllm.sh",
+    ]
+    assert all(f"{Path(name).parent}/scenario.yaml" in files for name in scripts)
+    first, second, *_ = scripts[f"{folder}/1_x_l4/vllm.sh"].split("\n")
+    assert first.startswith("# for 1 replica, on 1 x l4 with vLLM")
+    assert second.startswith(f"# of all requests {100 * slow.share:.0f} % go to these replicas")
+    assert "the others to 1 x a100_80g_sxm" in second
+    assert "of all requests" not in scripts["1_x_a100_80g_sxm/vllm.sh"]
+    shown = as_markdown(fleets_page(fleets, "", files))
+    assert all(name in shown for name in scripts)
 
 
 @pytest.mark.full

@@ -11,8 +11,12 @@ from click.testing import CliRunner
 
 from simulator.cli.main import main
 from simulator.core.faults import BadInput
+from simulator.report.pages.plan import carried_words
+from simulator.studies.plan.carried import DeviceCapacity, carried
 from simulator.studies.plan.file import Plan
+from simulator.studies.plan.headroom import PRECISION
 from simulator.studies.plan.search import enough, search
+from simulator.studies.plan.study import owned_uses
 from tests.test_plan import small, written
 from tests.test_question import asked
 
@@ -95,10 +99,58 @@ def test_a_line_says_what_is_owned(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     data = json.loads(done.stdout)
     used = data["answer"]["devices"]["a100_80g_sxm"]
-    owned = {"owned": 4, "used": used, "left": 4 - used, "carried_per_s": None}
-    assert data["owned"] == {"a100_80g_sxm": owned}  # four requests say nothing of more
+    owned = data["owned"]["a100_80g_sxm"]
+    assert (owned["owned"], owned["used"], owned["left"]) == (4, used, 4 - used)
+    assert owned["carried_per_s"] is None  # four requests say nothing of more
     words = asked(tmp_path, "--draws", "1", "--long", device="a100_80g_sxm:4").stdout
     assert f"Owned: of 4 x a100_80g_sxm {used} are used and {4 - used} left." in words
+
+
+def carried_at(folder: Path, rate_per_s: float) -> DeviceCapacity:
+    """What three A100 carry, in a plan of so many requests a second."""
+    rate = f"scenario.requests.arrivals.rate_per_s={rate_per_s}"
+    ((name, use),) = owned_uses(owning(folder, 3, rate, "scenario.requests.count=100"))
+    assert name == "a100_80g_sxm"
+    return use
+
+
+def test_what_devices_carry_does_not_follow_the_planned_rate(tmp_path: Path) -> None:
+    """At a tenth of it, near it and at ten times: the same, by the same method, on all of them."""
+    uses = [carried_at(tmp_path, rate) for rate in (0.5, 5.0, 50.0)]
+    first, *others = [use.per_s for use in uses]
+    assert first
+    assert others == pytest.approx([first] * 2, rel=PRECISION)
+    assert len({(use.candidate.name, use.replicas) for use in uses}) == 1
+    assert sum(uses[0].candidate.fleet_devices(uses[0].replicas).values()) > 1
+
+
+def test_devices_carry_what_their_best_method_does(tmp_path: Path) -> None:
+    """No method and configuration alone carries more, to the precision of the search."""
+    plan = owning(tmp_path, 3, "scenario.requests.count=100")
+    best = carried(plan.candidates, 0.0)
+    assert best
+    assert best.per_s
+    for candidate in plan.candidates:
+        alone = carried([candidate], 0.0)
+        assert alone
+        assert (alone.per_s or 0.0) <= best.per_s * (1.0 + 2.0 * PRECISION)
+
+
+def test_devices_on_which_nothing_meets_the_slo_carry_nothing(tmp_path: Path) -> None:
+    plan = owning(tmp_path, 2, "slo.tpot_ms.p90=0.1", "scenario.requests.count=20")
+    use = carried(plan.candidates, 0.0)
+    assert use
+    assert use.per_s == 0.0
+    assert carried_words(use) == "nothing"
+
+
+def test_a_plan_without_an_answer_says_what_the_devices_carry(tmp_path: Path) -> None:
+    devices = {"a100_80g_sxm": A100 | {"owned": 1}}
+    path = str(written(tmp_path, devices=devices, replicas=8))
+    done = CliRunner().invoke(main, ["plan", path, "--set", BUSY])
+    ((_, use),) = owned_uses(owning(tmp_path, 1, BUSY))
+    assert use.per_s
+    assert f"; 1 x a100_80g_sxm carries {use.per_s:.3g} requests a second" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,7 @@ def _answer_fleets(
         as_json,
         compared.as_data,
         lambda: page(compared, command),
+        *([f"commands of each fleet that does: in folders of {out}"] if out else []),
         page_at=page_in(out, "fleets"),
     )
 

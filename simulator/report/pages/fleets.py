@@ -2,13 +2,21 @@
 it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 
-from simulator.report.blocks import Bullets, Page, Paragraph, Section, Table
+from simulator.report.blocks import (
+    Block,
+    Bullets,
+    Page,
+    Paragraph,
+    Table,
+    sections,
+)
 from simulator.report.columns import Column, table
 from simulator.report.page import page_files, write_files
+from simulator.report.pages.plan import listings
 from simulator.report.wording import number, whole_share
 from simulator.scenario.uncertain.draws import SHARE, Interval
 from simulator.studies.plan.limits import limit_name
@@ -18,6 +26,7 @@ from simulator.studies.plan.stated import (
     FleetRun,
     StatedFleet,
     StatedFleets,
+    fleet_exports,
     good_per_s,
     strain,
     tightest_of,
@@ -25,30 +34,39 @@ from simulator.studies.plan.stated import (
 )
 
 LEGEND = (
-    "All devices of a fleet serve, with the method that meets the SLO on the fewest of them; where "
-    "none does, with the one that misses by least. Good requests: within every limit of the SLO, "
-    "at the planned traffic. Carries: the highest rate at which the SLO is met, found to 5 %. "
+    "All devices of a fleet serve, with the method that carries most; where that misses the SLO at "
+    "the planned traffic, with the one that meets it on the fewest of them, and where none does, "
+    "with the one that misses by least. Good requests: within every limit of the SLO, at the "
+    "planned traffic. Carries: the highest rate at which the SLO is met, whatever is planned, to "
+    "5 %. "
 )
 TOGETHER = (
     "Devices joined by + serve side by side: requests are dealt among them by share, in proportion "
-    "to what they serve by law, and none waits for the others. Such a fleet carries what its "
-    "devices carry, each dealt as much. "
+    "to what they carry, and none waits for the others. Such a fleet carries what its devices "
+    "carry together. "
 )
 NAME = "fleets"
 
 
 def write_fleets(compared: StatedFleets, folder: Path, command: str = "") -> None:
-    """Write the page; raises BadInput where the folder cannot be made."""
-    write_files(folder, page_files(page(compared, command), NAME))
+    """Write the page, and for each group of a fleet that does the files that serve it, in a folder
+    of its own; raises BadInput where a folder cannot be made.
+    """
+    exports = fleet_exports(compared)
+    write_files(folder, {**page_files(page(compared, command, exports), NAME), **exports})
 
 
-def page(compared: StatedFleets, command: str = "") -> Page:
-    """Return the page of stated fleets."""
+def page(
+    compared: StatedFleets, command: str = "", exports: Mapping[str, str] | None = None
+) -> Page:
+    """Return the page of stated fleets, with the scripts among their files."""
     fleets = compared.fleets
     runs = f"In brackets: {whole_share(SHARE)} interval over {compared.draws} resampled runs."
     groups = _groups(compared)
     methods = list(dict.fromkeys(f"{part.group}: {_method(part)}" for part in groups))
-    assumed = [Section("Taken by default", [Bullets(compared.assumed)])]
+    folded = sections(
+        ("Exported", listings(exports or {})), ("Taken by default", _assumed(compared))
+    )
     legend = LEGEND
     if any(len(fleet.groups) > 1 for fleet in fleets):
         legend += TOGETHER
@@ -57,9 +75,14 @@ def page(compared: StatedFleets, command: str = "") -> Page:
         about=f"{', '.join(fleet.name for fleet in fleets)}, asked in one line",
         answer=headline(compared),
         opening=[_fleets(compared), Bullets(methods), Paragraph(f"{legend}{runs}")],
-        sections=assumed if compared.assumed else [],
+        sections=folded,
         command=command,
     )
+
+
+def _assumed(compared: StatedFleets) -> Iterator[Block]:
+    if compared.assumed:
+        yield Bullets(compared.assumed)
 
 
 def _groups(compared: StatedFleets) -> Iterator[FleetGroup]:
@@ -181,7 +204,7 @@ def _carries(fleet: StatedFleet) -> str:
     known.
     """
     if fleet.carried_per_s is None:
-        return "unknown" if fleet.does else ""
+        return "unknown" if fleet.carrying else ""
     at_least = "at least " if fleet.capped else ""
     return f"{at_least}{number(fleet.carried_per_s, 3)}{_between(fleet.carried_between)}"
 

@@ -48,6 +48,7 @@ from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import Trial
 from simulator.studies.plan.break_even import BreakEven
+from simulator.studies.plan.carried import DeviceCapacity
 from simulator.studies.plan.commands.apart import files_apart, why_no_command
 from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import DraftLengths, WindowSchedule, is_better
@@ -195,18 +196,30 @@ def headline(chosen: Finding) -> str:
 
 
 def all_owned(study: PlanStudy) -> str:
-    """Return how many requests a second all the devices that are owned carry; empty where none are,
-    or nothing is known of it.
+    """Return how many requests a second all the devices that are owned carry, and by which method;
+    empty where none are, or nothing is known of it.
     """
     carried = []
     for name, use in study.owned.items():
-        if use.carried_per_s is not None:
+        if use.per_s is not None:
             owned = study.search.plan.file.devices[name].owned
-            at_least = _at_least(use.room)
-            carried.append(f"{owned} x {name} {at_least}{number(use.carried_per_s, 3)}")
+            carried.append(f"{owned} x {name} {carried_words(use)}")
     if not carried:
         return ""
-    return f"{', '.join(carried)} requests a second within the SLO, if all are used."
+    return f"{'; '.join(carried)}. Requests a second within the SLO, whatever the planned rate."
+
+
+def carried_words(use: DeviceCapacity) -> str:
+    """Return what some devices carry, and by which method; that they carry nothing within the
+    SLO.
+    """
+    if not use.per_s:
+        return "nothing"
+    between = ""
+    if use.between is not None:
+        between = f", {number(use.between.low, 3)} to {number(use.between.high, 3)}"
+    rate = f"{_at_least(use.room)}{number(use.per_s, 3)}{between}"
+    return f"{rate} ({use.replicas} x {use.candidate.name})"
 
 
 def _carried(study: PlanStudy) -> Iterator[Block]:
@@ -948,15 +961,20 @@ def _prices(offers: Mapping[str, Offer]) -> Table:
 
 
 def _exports(study: PlanStudy) -> Iterator[Block]:
-    for name, text in study.exports.items():
-        if name not in (SCENARIO, *REQUESTS):
-            yield Paragraph((Code(name), ":"))
-            yield Listing(text)
+    yield from listings(study.exports)
     why = why_no_command(study.chosen.candidate.loaded.scenario)
     if why and "specpipe.yaml" not in study.exports:
         yield Paragraph(f"No command that serves it is written: {why}.")
     run = Code(f"specsim run {SCENARIO}")
     yield Paragraph((Code(SCENARIO), ": the answer, to be run by ", run, "."))
+
+
+def listings(files: Mapping[str, str]) -> Iterator[Block]:
+    """Yield what stands in exported files, by their paths, but for what was simulated."""
+    for name, text in files.items():
+        if Path(name).name not in (SCENARIO, *REQUESTS):
+            yield Paragraph((Code(name), ":"))
+            yield Listing(text)
 
 
 # ---- the figure

@@ -13,6 +13,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import yaml
 
@@ -119,6 +120,29 @@ def adaptive(finding: Finding) -> Finding | None:
 def is_better(adaptive: Finding, finding: Finding) -> bool:
     """Return whether an answer with adaptive verification meets the SLO with more to spare."""
     return adaptive.kept and adaptive.tightest.strain < finding.tightest.strain
+
+
+class ServedAnswer(NamedTuple):
+    """Holds how an answer is served: what was looked at for that, and the files."""
+
+    schedule: WindowSchedule | None
+    adaptive: Finding | None
+    """The answer with adaptive verification; None where its engine or its drafts have none."""
+    lengths: DraftLengths
+    files: dict[str, str]
+    """Text by file name."""
+
+
+def served_answer(chosen: Finding, head: str, catalogue: Catalogue) -> ServedAnswer:
+    """Return how a fleet is served, with adaptive verification where that has more to spare;
+    ``head`` as for :func:`exports`.
+    """
+    table = schedule(chosen)
+    verified = adaptive(chosen)
+    lengths = draft_lengths(chosen.candidate.loaded)
+    served = verified if verified and is_better(verified, chosen) else chosen
+    files = exports(served, table, lengths, head, catalogue)
+    return ServedAnswer(table, verified, lengths, files)
 
 
 def draft_lengths(loaded: Loaded) -> DraftLengths:

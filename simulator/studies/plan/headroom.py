@@ -20,7 +20,7 @@ is more than ``UNSURE``, headroom is unknown.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import ceil, inf, sqrt
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from simulator.scenario import Loaded
 from simulator.scenario.uncertain.draws import SHARE
 from simulator.studies.capacity import drift
 from simulator.studies.plan.arithmetic import most_times
+from simulator.studies.plan.file import Candidate
 from simulator.studies.plan.limits import limits_of
 from simulator.studies.plan.search import Finding, keeps
 from simulator.studies.plan.throughput import (
@@ -149,6 +150,11 @@ def lasting_s(loaded: Loaded, factor: float, replicas: int) -> float:
     """
     if by_law(loaded, replicas) < OVERLOADED:
         return loaded.scenario.requests.count / offered_per_s(loaded)
+    return _settled_s(loaded, factor, replicas)
+
+
+def _settled_s(loaded: Loaded, factor: float, replicas: int) -> float:
+    """Return the same of traffic that goes on, whatever so many replicas serve of it."""
     rate = offered_per_s(loaded) * factor
     return max(LEAST_SETTLED / rate, min(settling_s(loaded), MOST_SETTLED * replicas / rate))
 
@@ -218,59 +224,35 @@ def headroom(finding: Finding) -> Headroom:
     Carried is taken to be all that is less: with more requests in a second nothing else is to be
     expected.
     """
-    loaded = finding.candidate.loaded
-    requests = loaded.scenario.requests
-    limits = limits_of(loaded.scenario)
-    steady = is_steady(requests)
-    most = most_times(loaded.scenario, finding.replicas, limits, steady, offered_per_s(loaded))
-    known = recorded(loaded)
-    unsure = 0.0 if known is None else _unsure(loaded)
-    if (known or FEWEST) < FEWEST or unsure > UNSURE:
-        return Headroom(None, most, steady, known)
-    if steady:
-        runs = [_Run(0.0)]
-        guess = by_law(loaded, finding.replicas)
-        tried_up_to = most
-        if guess < OVERLOADED:
-            return Headroom(guess, most, steady, known, by_law=True)
-    else:  # gone through once, traffic as it is has been carried: that is the answer of the plan
-        most_tried = MOST_REQUESTS / requests.count
-        if requests.sessions is None:
-            lasted_s = max(line.arrival_s for line in requests.lines())
-        else:
-            lasted_s = requests.count / offered_per_s(loaded)
-            most_tried = sum(1 for _ in requests.turns(loaded.scenario.seed))  # all but at once
-        runs = [_Run(1.0, requests.count, lasted_s)]
-        guess = 1.5
-        tried_up_to = max(2.0, most_tried)
-    for run in _tried(finding, guess, runs[0].times, most, tried_up_to):
-        runs.append(run)
-    best = max(runs)
-    if unsure > PRECISION:
-        interval = (best.times / (1.0 + unsure), best.times / (1.0 - unsure))
-    else:
-        interval = None
-    capped = tried_up_to < most and best.times >= tried_up_to
-    cut_short = best.times > 0.0 and _cut_short(loaded, best.times, finding.replicas)
-    return Headroom(
-        best.times,
-        most,
-        steady,
-        known,
-        interval,
-        capped,
-        best.requests,
-        best.lasted_s,
-        cut_short=cut_short,
-    )
+    fleet = _Fleet(finding.candidate, finding.replicas)
+    requests = fleet.loaded.scenario.requests
+    if fleet.unknown or not fleet.steady:
+        # gone through once, traffic as it is has been carried: that is the answer of the plan
+        return fleet.carries(_Run(1.0, requests.count, fleet.burst_s), 1.5, SHORTFALL)
+    guess = by_law(fleet.loaded, finding.replicas)
+    if guess < OVERLOADED:
+        return Headroom(guess, fleet.by_arithmetic, True, fleet.recorded, by_law=True)
+    return fleet.carries(_Run(0.0), guess, SHORTFALL)
 
 
-def _cut_short(loaded: Loaded, times: float, replicas: int) -> bool:
-    """Return whether drawn sessions end before they have filled up so many replicas."""
-    requests = loaded.scenario.requests
-    if requests.sessions is None or not is_steady(requests):
-        return False
-    return lasting_s(loaded, times, replicas) < settling_s(loaded)
+def most_carried(candidate: Candidate, replicas: int, more_than: float = 0.0) -> Headroom | None:
+    """Return how many times its traffic a fleet carries, to ``PRECISION`` whatever that traffic is;
+    None where it is no more than ``more_than`` times, to that precision.
+
+    It is run at the rates that it may carry alone. So two plans that differ in the rate of drawn
+    arrivals, or of a steady log, find the same number of requests a second.
+    """
+    fleet = _Fleet(candidate, replicas)
+    if fleet.unknown:
+        return fleet.carries(_Run(0.0), 1.0, PRECISION)
+    low = _Run(0.0)
+    if more_than:
+        above = fleet.carried(more_than * (1.0 + PRECISION))
+        if above is None:
+            return None
+        low = above
+    guess = by_law(fleet.loaded, replicas) or 1.0  # requests at one instant have no rate
+    return fleet.carries(low, max(guess, low.times * (1.0 + 2.0 * PRECISION)), PRECISION)
 
 
 class _Run(NamedTuple):
@@ -283,53 +265,120 @@ class _Run(NamedTuple):
     lasted_s: float = 0.0
 
 
-def _tried(finding: Finding, guess: float, low: float, high: float, most: float) -> Iterator[_Run]:
-    """Yield the runs that are carried, of multiples above ``low``, which is, and below ``high``,
-    which cannot be.
+class _Fleet:
+    """Replicas under more and less of their traffic."""
 
-    From a guess on steps grow until it lies between a multiple that is carried and one that is not;
-    then it is bisected.
-    """
-    times = min(guess, 0.95 * high)
-    step = 1.0 + 2.0 * PRECISION
-    beyond = high
-    while low < most and (low or high > FAINTEST) and high > low * (1.0 + _width(high)):
+    def __init__(self, candidate: Candidate, replicas: int) -> None:
+        self.candidate = candidate
+        self.replicas = replicas
+        self.loaded = candidate.loaded
+        scenario = self.loaded.scenario
+        self.steady = is_steady(scenario.requests)
+        self.recorded = recorded(self.loaded)
+        limits = limits_of(scenario)
+        offered = offered_per_s(self.loaded)
+        self.by_arithmetic = most_times(scenario, replicas, limits, self.steady, offered)
+
+    @cached_property
+    def unsure(self) -> float:
+        """Return half of the interval of what a request of a log costs, relative to its mean."""
+        return 0.0 if self.recorded is None else _unsure(self.loaded)
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether the requests of a log are too few to say anything of more."""
+        return (self.recorded or FEWEST) < FEWEST or self.unsure > UNSURE
+
+    @property
+    def burst_s(self) -> float:
+        """Return for how long traffic lasts that is gone through once."""
+        requests = self.loaded.scenario.requests
+        if requests.sessions is None:
+            return max(line.arrival_s for line in requests.lines())
+        return requests.count / offered_per_s(self.loaded)
+
+    @property
+    def tried_up_to(self) -> float:
+        """Return the highest multiple that is tried."""
+        requests = self.loaded.scenario.requests
+        if self.steady:
+            return self.by_arithmetic
+        if requests.sessions is None:
+            return max(2.0, MOST_REQUESTS / requests.count)
+        return max(2.0, sum(1 for _ in requests.turns(self.loaded.scenario.seed)))  # but at once
+
+    def carries(self, low: _Run, guess: float, below_one: float) -> Headroom:
+        """Return the highest multiple that is carried, from one that is on, by trying some about a
+        guess; ``below_one``: the precision of those below 1.
+        """
+        if self.unknown:
+            return Headroom(None, self.by_arithmetic, self.steady, self.recorded)
+        best = max([low, *self._tried(guess, low.times, below_one)])
+        interval = None
+        if self.unsure > PRECISION:
+            interval = (best.times / (1.0 + self.unsure), best.times / (1.0 - self.unsure))
+        most = self.tried_up_to
+        return Headroom(
+            best.times,
+            self.by_arithmetic,
+            self.steady,
+            self.recorded,
+            interval,
+            most < self.by_arithmetic and best.times >= most,
+            best.requests,
+            best.lasted_s,
+            cut_short=best.times > 0.0 and _cut_short(self.loaded, best.times, self.replicas),
+        )
+
+    def _tried(self, guess: float, low: float, below_one: float) -> Iterator[_Run]:
+        """Yield the runs that are carried, of multiples above ``low``, which is, and below what
+        arithmetic allows.
+
+        From a guess on steps grow until it lies between a multiple that is carried and one that is
+        not; then it is bisected.
+        """
+        most = self.tried_up_to
+        high = beyond = self.by_arithmetic
+        times = min(guess, 0.95 * high)
+        faintest = FAINTEST * min(1.0, guess)
+        step = 1.0 + 2.0 * PRECISION
+        while low < most and (low or high > faintest):
+            if high <= low * (1.0 + (PRECISION if high > 1.0 else below_one)):
+                break
+            if run := self.carried(times):
+                low = times
+                yield run
+            else:
+                high = times
+            if not low:
+                times = high / step
+            elif high == beyond and low * step < high:
+                times = min(low * step, most)
+            else:
+                times = (low * high) ** 0.5
+            step = step * step
+
+    def carried(self, times: float) -> _Run | None:
+        """Return the run under so many times the traffic; None where it is not carried."""
         say(f"{times:.3g} times the traffic")
-        if run := _carried(finding, times):
-            low = times
-            yield run
-        else:
-            high = times
-        if not low:
-            times = high / step
-        elif high == beyond and low * step < high:
-            times = min(low * step, most)
-        else:
-            times = (low * high) ** 0.5
-        step = step * step
+        came = list[Request]()
+        least_s = _settled_s(self.loaded, times, self.replicas)
+        more = partial(with_more, factor=times, least_s=least_s)
+        if not keeps(self.candidate.changed(more), self.replicas, came):
+            return None
+        arrivals = np.array([request.arrival_s for request in came])
+        ends = np.sort([request.finished_s if request.gone else inf for request in came])
+        if self.steady and drift(arrivals, ends) > BEHIND:
+            return None
+        return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))
 
 
-def _width(high: float) -> float:
-    """Return the relative width at which a search ends that lies below ``high``."""
-    if high > 1.0:
-        return PRECISION
-    return SHORTFALL
-
-
-def _carried(finding: Finding, times: float) -> _Run | None:
-    """Return the run of a fleet under so many times the traffic; None where it does not carry
-    it.
-    """
-    came = list[Request]()
-    least_s = lasting_s(finding.candidate.loaded, times, finding.replicas)
-    more = partial(with_more, factor=times, least_s=least_s)
-    if not keeps(finding.candidate.changed(more), finding.replicas, came):
-        return None
-    arrivals = np.array([request.arrival_s for request in came])
-    ends = np.sort([request.finished_s if request.gone else inf for request in came])
-    if is_steady(finding.candidate.loaded.scenario.requests) and drift(arrivals, ends) > BEHIND:
-        return None
-    return _Run(times, len(arrivals), float(arrivals[-1] - arrivals[0]))
+def _cut_short(loaded: Loaded, times: float, replicas: int) -> bool:
+    """Return whether drawn sessions end before they have filled up so many replicas."""
+    requests = loaded.scenario.requests
+    if requests.sessions is None or not is_steady(requests):
+        return False
+    return lasting_s(loaded, times, replicas) < settling_s(loaded)
 
 
 def _unsure(loaded: Loaded) -> float:

@@ -497,17 +497,27 @@ def _in_ms(seconds: float) -> str:
 
 
 def no_answer(
-    plan: Plan, nearest: Finding | None, would: Mapping[str, Finding | None]
+    plan: Plan,
+    nearest: Finding | None,
+    would: Mapping[str, Finding | None],
+    carried_per_s: Mapping[str, float],
 ) -> Infeasible:
-    """Return the error of a plan without an answer, which names the nearest miss, and how many
-    devices would do where those that are owned do not.
+    """Return the error of a plan without an answer, which names the nearest miss, and of devices
+    that are owned what they carry, and how many would do.
     """
-    owned = [too_few(plan, name, fleet) for name, fleet in would.items()]
+    owned = []
+    for name, fleet in would.items():
+        owned.append(too_few(plan, name, fleet))
+        if carried_per_s.get(name):
+            number = plan.file.devices[name].owned
+            carry = "carries" if number == 1 else "carry"
+            rate = f"{carried_per_s[name]:.3g} requests a second"
+            owned.append(f"{number} x {name} {carry} {rate}")
     if nearest is None:
         why = _nothing_to_split(plan) if plan.file.apart == "only" else NONE_OWNED
         field = "devices" if why == NONE_OWNED else "apart"
         return Infeasible.at(plan.file.name, "; ".join([why, *owned]), field)
-    if len(owned) > 1:
+    if len(would) > 1:
         owned.append(f"for all of them side by side ask --compare {owned_together(plan)}")
     missed = "; ".join(
         (f"{limit_name(limit)} {_in_ms(seconds)} ms, asked {_in_ms(limit.seconds)}")

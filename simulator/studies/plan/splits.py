@@ -14,16 +14,14 @@ So of all splits of n those nearest to that balance are looked at, ``NEAREST`` o
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
 from typing import Any
 
 from simulator.core.serving.fleet.tandem import Tandem
 from simulator.scenario import Loaded
-from simulator.scenario.evaluate import law, tuned
+from simulator.scenario.evaluate import tuned
 from simulator.scenario.stability import cached_tokens
 from simulator.studies.plan.file import Candidate, FleetSplit, Plan
-from simulator.studies.plan.limits import limits_of
-from simulator.studies.plan.throughput import full_batch, occupied_s
+from simulator.studies.plan.throughput import occupied_s, within_limits
 
 NEAREST = 2
 """Splits of so many replicas that are looked at: those with the most throughput by law."""
@@ -62,22 +60,7 @@ def balance(loaded: Loaded) -> Balance:
     prompt, output, _ = loaded.scenario.lengths
     prompt -= cached_tokens(loaded.scenario, written=False)
     of_prompt, _ = occupied_s(loaded)
-    return Balance(prompt * of_prompt, output * _token_s(loaded))
-
-
-def _token_s(loaded: Loaded) -> float:
-    """Return seconds of a replica per output token, in the largest batch of 1, 2, 4, ... and a full
-    one in which TPOT is within the SLO by law; alone where it is within it nowhere.
-    """
-    scenario = loaded.scenario
-    full = full_batch(loaded)
-    limits = limits_of(scenario)
-    allowed_s = min((limit.seconds for limit in limits if limit.metric == "tpot"), default=inf)
-    for batch in (full, *(1 << power for power in reversed(range(full.bit_length())))):
-        tpot_s = float(law(scenario, loaded.acceptance(), batch).tpot_s)
-        if tpot_s <= allowed_s or batch == 1:
-            break
-    return tpot_s / batch
+    return Balance(prompt * of_prompt, output * within_limits(loaded).token_s)
 
 
 def split_as(candidate: Candidate, split: FleetSplit) -> Candidate:

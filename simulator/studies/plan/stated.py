@@ -1,18 +1,20 @@
 """Fleets that somebody states, side by side: whether each meets the SLO, what it costs, how many
 good requests a second it serves, and what limits it.
 
-    h100_sxm:4         -> every method within 4 -> the cheapest that does -> all 4 with that method
-    l40s:8             -> ... none of them does -> the nearest miss of all 8, and how many would do
-    h100_sxm:4+l40s:8  -> each with the share of the requests that it serves by law
+    h100_sxm:4         -> what all 4 carry, by which method -> all 4 with that method
+    l40s:8             -> ... less than is asked -> the nearest miss of all 8, how many would do
+    h100_sxm:4+l40s:8  -> each with the share of the requests that it carries
 
-All of a fleet's devices serve, as far as replicas of its method fill them. Its runs are resampled
-(:mod:`simulator.studies.plan.robustness`); an interval holds ``SHARE`` of the draws.
+All of a fleet's devices serve, as far as replicas of its method fill them: by the method that
+carries most (:mod:`simulator.studies.plan.carried`), and where that misses the SLO at the planned
+rate, or nothing is known of more requests, by the one that meets it on the fewest devices. Its runs
+are resampled (:mod:`simulator.studies.plan.robustness`); an interval holds ``SHARE`` of the draws.
 
 *Together.* Devices of several kinds are groups that serve beside each other: requests are dealt
 among them by share, and none waits for another group. Where each group keeps the SLO for its share,
 so do all requests together, as no percentile of them is above the largest of the groups'. Shares
-are in proportion to what groups serve by law; a group that then misses the SLO gets none, where the
-others do without it.
+are in proportion to what groups carry, by law where that is not known. A group that carries nothing
+gets none, nor does one that misses the SLO where the others do without it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,8 +30,9 @@ from simulator.core.plain import PlainData
 from simulator.core.serving.load.busier import busier
 from simulator.inputs.catalogue import Catalogue
 from simulator.scenario.uncertain.draws import SHARE, Interval
+from simulator.studies.plan.carried import DeviceCapacity, carried
+from simulator.studies.plan.export import served_answer
 from simulator.studies.plan.file import Candidate, Plan
-from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.limits import limit_name
 from simulator.studies.plan.line.words import CountedGroup
 from simulator.studies.plan.question import (
@@ -44,6 +47,7 @@ from simulator.studies.plan.search import (
     Finding,
     all_of,
     enough,
+    examine,
     nearest_miss,
     search,
 )
@@ -51,6 +55,8 @@ from simulator.studies.plan.split_or_not import goodput_per_s
 from simulator.studies.plan.study import finding_data
 from simulator.studies.plan.throughput import by_law, offered_per_s
 
+CARRIES_NOTHING = "no method meets the SLO there, however few requests come"
+"""Why a group is dealt nothing that carries nothing."""
 FleetRun = tuple[Finding, ...]
 """Runs of the groups of a fleet at the same time."""
 
@@ -70,8 +76,8 @@ class FleetGroup:
     """The cheapest fleet of more of them that would; None where these do, or no number does."""
     refused: str = ""
     """Why nothing was run; empty where something was."""
-    headroom: Headroom | None = None
-    """How many times their share of the planned traffic they carry; None where they do not do."""
+    carried: DeviceCapacity | None = None
+    """What all of them carry, by which method; None where not one replica fits."""
     draws: tuple[Finding, ...] = ()
     """Resampled runs of all of them."""
     most: int = 0
@@ -87,24 +93,8 @@ class FleetGroup:
     @property
     def short(self) -> bool:
         """Return whether they are known to carry less than their share of the planned traffic."""
-        times = self.headroom.times if self.headroom else None
-        return times is not None and times < 1.0
-
-    @property
-    def carried_per_s(self) -> float | None:
-        """Return the requests a second that all of them carry within the SLO; None if unknown."""
-        if self.whole is None or self.headroom is None or self.headroom.times is None:
-            return None
-        return self.headroom.times * offered_per_s(self.whole.candidate.loaded)
-
-    @property
-    def carried_between(self) -> Interval | None:
-        """Return between what that lies, as few requests are known; None where enough are."""
-        if self.whole is None or self.headroom is None or not self.headroom.interval:
-            return None
-        offered = offered_per_s(self.whole.candidate.loaded)
-        low, high = self.headroom.interval
-        return Interval(offered * low, offered * high)
+        times = self.carried.room.times if self.carried else None
+        return times is not None and times < self.share
 
     def as_data(self) -> PlainData:
         """Return plain data."""
@@ -118,8 +108,8 @@ class FleetGroup:
             "fewest": self.fewest and finding_data(self.fewest),
             "would": self.would and finding_data(self.would),
             "refused": self.refused or None,
-            "carried_per_s": self.carried_per_s,
-            "headroom": self.headroom and self.headroom.as_data(),
+            "carried_per_s": self.carried and self.carried.per_s,
+            "carried": self.carried and self.carried.as_data(),
         }
 
 
@@ -168,20 +158,23 @@ class StatedFleet:
         return sum(all(run.kept for run in draw) for draw in self.draws)
 
     @property
+    def carrying(self) -> list[DeviceCapacity]:
+        """Return what each of its groups carries on which a replica has room."""
+        return [part.carried for part in self.groups if part.carried is not None]
+
+    @property
     def capped(self) -> bool:
         """Return whether it may carry more than was tried."""
-        return any(part.headroom and part.headroom.capped for part in self.serving)
+        return any(use.room.capped for use in self.carrying)
 
     @property
     def carried_per_s(self) -> float | None:
         """Return the requests a second that all devices carry within the SLO, each group as many as
-        it can; None if unknown.
+        it can, whatever is planned; None if unknown.
         """
-        if not self.does:
-            return None
-        carried = [part.carried_per_s for part in self.serving]
+        carried = [use.per_s for use in self.carrying]
         known = [rate for rate in carried if rate is not None]
-        return sum(known) if len(known) == len(carried) else None
+        return sum(known) if known and len(known) == len(carried) else None
 
     @property
     def burst(self) -> bool:
@@ -197,14 +190,11 @@ class StatedFleet:
         """
         low = high = 0.0
         unsure = False
-        for part in self.serving:
-            if part.carried_between:
-                unsure = True
-                low += part.carried_between.low
-                high += part.carried_between.high
-            elif part.carried_per_s is not None:
-                low += part.carried_per_s
-                high += part.carried_per_s
+        for use in self.carrying:
+            unsure = unsure or use.between is not None
+            between = use.between or Interval(use.per_s or 0.0, use.per_s or 0.0)
+            low += between.low
+            high += between.high
         return Interval(low, high) if unsure else None
 
     def interval(self, of: Callable[[FleetRun], float | None]) -> Interval | None:
@@ -324,9 +314,13 @@ def stated_fleets(
     with_room = [plan for plan in plans.values() if isinstance(plan, Plan)]
     if not with_room:
         raise next(error for error in plans.values() if isinstance(error, Infeasible))
+    carry = {}
+    for group, plan in plans.items():
+        if isinstance(plan, Plan):
+            carry[group] = carried(plan.candidates, plan.file.least_chance)
     stated = []
     for fleet in counted(fleets, "fleets"):
-        stated.append(_fleet({group: plans[group] for group in fleet}, draws))
+        stated.append(_fleet({group: plans[group] for group in fleet}, carry, draws))
     return StatedFleets(tuple(stated), tuple(with_room), draws)
 
 
@@ -335,15 +329,21 @@ def _prices_of(device: str, prices: Mapping[str, float]) -> dict[str, float]:
     return {name: price for name, price in prices.items() if name in (device, called(device))}
 
 
-def _fleet(plans: Mapping[CountedGroup, Plan | Infeasible], draws: int) -> StatedFleet:
+Carry = Mapping[CountedGroup, DeviceCapacity | None]
+"""What groups of devices carry; None where not one replica fits."""
+
+
+def _fleet(
+    plans: Mapping[CountedGroup, Plan | Infeasible], carry: Carry, draws: int
+) -> StatedFleet:
     """Return how groups of devices do side by side."""
     roomy = {group: plan for group, plan in plans.items() if isinstance(plan, Plan)}
-    dealt = _dealt(roomy, draws)
-    if any(not part.does for part in dealt.values()):
+    dealt = _dealt(roomy, carry, draws)
+    if any(part.share and not part.does for part in dealt.values()):
         enough_alone = {group: roomy[group] for group, part in dealt.items() if part.does}
         if enough_alone:
-            without = _dealt(enough_alone, draws)
-            if all(part.does for part in without.values()):
+            without = _dealt(enough_alone, carry, draws)
+            if all(part.does for part in without.values() if part.share):
                 rest = {group: replace(part, share=0.0) for group, part in dealt.items()}
                 dealt = rest | without
     groups = []
@@ -357,20 +357,30 @@ def _fleet(plans: Mapping[CountedGroup, Plan | Infeasible], draws: int) -> State
     return StatedFleet(tuple(groups))
 
 
-def _dealt(plans: Mapping[CountedGroup, Plan], draws: int) -> dict[CountedGroup, FleetGroup]:
-    """Return how each group does with the share of the requests that it serves by law."""
+def _dealt(
+    plans: Mapping[CountedGroup, Plan], carry: Carry, draws: int
+) -> dict[CountedGroup, FleetGroup]:
+    """Return how each group does with its share of the requests."""
     dealt = {}
-    for group, share in _shares(plans).items():
+    for group, share in _shares(plans, carry).items():
         plan = plans[group]
+        if not share:
+            usd = _usd_per_hour(plan, group)
+            use = carry[group]
+            dealt[group] = FleetGroup(
+                group, usd, None, refused=CARRIES_NOTHING, carried=use, share=0.0
+            )
+            continue
         if share < 1.0:
             plan = plan.changed(partial(_with_share, share=share))
-        dealt[group] = replace(_group(plan, group, draws), share=share)
+        dealt[group] = replace(_group(plan, group, carry[group], draws), share=share)
     return dealt
 
 
-def _shares(plans: Mapping[CountedGroup, Plan]) -> dict[CountedGroup, float]:
-    """Return the share of each group in what all of them serve by law, each with the method that
-    serves most; raises :class:`BadInput` where requests come all at once.
+def _shares(plans: Mapping[CountedGroup, Plan], carry: Carry) -> dict[CountedGroup, float]:
+    """Return the share of each group in what all of them carry; by law, each with the method that
+    serves most, where that is not known of all. Raises :class:`BadInput` where requests come all at
+    once.
     """
     if len(plans) <= 1:
         return dict.fromkeys(plans, 1.0)
@@ -383,6 +393,13 @@ def _shares(plans: Mapping[CountedGroup, Plan]) -> dict[CountedGroup, float]:
                 raise BadInput.at(plan.file.name, f"{message}; compare each alone", "requests")
             served.extend(by_law(candidate.loaded, most) for most in candidate.sizes[-1:])
         times[group] = max(served)
+    known = {}
+    for group in plans:
+        use = carry[group]
+        if use is not None and use.room.times is not None:
+            known[group] = use.room.times
+    if len(known) == len(plans) and any(known.values()):
+        times = known
     every = sum(times.values())
     if not every:  # a replica needs more devices than any group has
         return dict.fromkeys(plans, 1.0 / len(plans))
@@ -396,23 +413,97 @@ def _with_share(candidate: Candidate, share: float) -> Candidate:
     return candidate.changed(lambda whole: whole.replace(requests=dealt))
 
 
-def _group(plan: Plan, group: CountedGroup, draws: int) -> FleetGroup:
-    """Return how the devices of a plan, all of one name, do."""
-    say(str(group))
+def _usd_per_hour(plan: Plan, group: CountedGroup) -> float | None:
+    """Return the price of the devices of a plan, all of one name; None where none is known."""
     (offer,) = plan.file.devices.values()
-    usd_per_hour = None
-    if offer.priced:
-        usd_per_hour = offer.price_usd_per_hour.value * group.count
+    return offer.price_usd_per_hour.value * group.count if offer.priced else None
+
+
+def _group(plan: Plan, group: CountedGroup, use: DeviceCapacity | None, draws: int) -> FleetGroup:
+    """Return how the devices of a plan, all of one name, do, which carry so much."""
+    say(str(group))
+    part = FleetGroup(group, _usd_per_hour(plan, group), None, carried=use)
     searched = search(plan)
     fewest = searched.best or next(iter(searched.by_family.values()), None)
     if fewest is not None:
-        whole = all_of(fewest)
+        whole = _all_at_work(plan, fewest, use)
         runs = tuple(resampled_runs(whole, draws))
-        room = headroom(whole)
-        return FleetGroup(group, usd_per_hour, whole, fewest, headroom=room, draws=runs)
+        return replace(part, whole=whole, fewest=fewest, draws=runs)
     would = next(iter(enough(searched).values()), None)
+    (offer,) = plan.file.devices.values()
+    part = replace(part, would=would, most=offer.count)
     nearest = nearest_miss(plan)
     if nearest is None:
-        return FleetGroup(group, usd_per_hour, None, None, would, NONE_OWNED, most=offer.count)
-    runs = tuple(resampled_runs(nearest, draws))
-    return FleetGroup(group, usd_per_hour, nearest, None, would, draws=runs, most=offer.count)
+        return replace(part, refused=NONE_OWNED)
+    return replace(part, whole=nearest, draws=tuple(resampled_runs(nearest, draws)))
+
+
+def _all_at_work(plan: Plan, fewest: Finding, use: DeviceCapacity | None) -> Finding:
+    """Return the run of all devices by the method that carries most; where that misses the SLO, or
+    is not known, by the one that meets it on the fewest.
+    """
+    if use is not None and use.per_s:
+        for candidate in plan.candidates:
+            if candidate.name == use.candidate.name:
+                whole = examine(candidate, use.replicas, "end")
+                if whole.kept:
+                    return whole
+    return all_of(fewest)
+
+
+def fleet_exports(compared: StatedFleets) -> dict[str, str]:
+    """Return the files that serve the fleets that do, by their paths: each group's in a folder of
+    its own, which is named for its devices, below that of a fleet of several.
+
+    The first lines of a script say where it is run, for how many replicas, and of several groups
+    which share of the requests goes to it.
+    """
+    heads: dict[str, str] = {}
+    for plan in compared.plans:
+        heads |= plan.file.heads
+    files: dict[str, str] = {}
+    for fleet in compared.fleets:
+        if not fleet.does:
+            continue
+        for part in fleet.serving:
+            files |= _group_files(fleet, part, heads, compared.plans[0].catalogue)
+    return files
+
+
+def _group_files(
+    fleet: StatedFleet, part: FleetGroup, heads: Mapping[str, str], catalogue: Catalogue
+) -> dict[str, str]:
+    """Return the files that serve a group of a fleet, by their paths; ``heads``: checkpoints of
+    draft heads, by strategy.
+    """
+    if part.whole is None:
+        return {}
+    say(f"how {part.group} are served")
+    answer = served_answer(part.whole, heads.get(part.whole.candidate.strategy, ""), catalogue)
+    if len(fleet.groups) == 1:
+        return {f"{folder_name(part.group)}/{name}": text for name, text in answer.files.items()}
+    folder = "+".join(folder_name(each.group) for each in fleet.groups)
+    files = {}
+    for name, text in answer.files.items():
+        said = _with_share_said(name, text, fleet, part)
+        files[f"{folder}/{folder_name(part.group)}/{name}"] = said
+    return files
+
+
+def folder_name(group: CountedGroup) -> str:
+    """Return what the folder of a group's files is called."""
+    return f"{group.count}_x_{called(group.device)}"
+
+
+def _with_share_said(name: str, text: str, fleet: StatedFleet, part: FleetGroup) -> str:
+    """Return a script with a second line that says which share of the requests goes to its
+    replicas, and beside whom; other files as they are.
+    """
+    if not name.endswith(".sh"):
+        return text
+    first, rest = text.split("\n", 1)
+    beside = [str(other.group) for other in fleet.serving if other is not part]
+    share = f"# of all requests {100.0 * part.share:.0f} % go to these replicas"
+    if beside:
+        share += f", the others to {' and '.join(beside)}, whose scripts stand in folders beside"
+    return f"{first}\n{share}\n{rest}"

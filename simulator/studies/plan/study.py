@@ -2,7 +2,7 @@
 whole grid.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -18,15 +18,8 @@ from simulator.scenario.uncertain.doubts import about_large_mixtures
 from simulator.scenario.uncertain.footings import footings, rests_on
 from simulator.studies.capacity import Trial, trial
 from simulator.studies.plan.break_even import BreakEven, break_even
-from simulator.studies.plan.export import (
-    DraftLengths,
-    WindowSchedule,
-    adaptive,
-    draft_lengths,
-    exports,
-    is_better,
-    schedule,
-)
+from simulator.studies.plan.carried import DeviceCapacity, carried
+from simulator.studies.plan.export import DraftLengths, WindowSchedule, served_answer
 from simulator.studies.plan.file import Candidate, Plan
 from simulator.studies.plan.headroom import Headroom, headroom
 from simulator.studies.plan.limits import limit_name, limits_of
@@ -35,7 +28,6 @@ from simulator.studies.plan.robustness import DRAWS, Chance, Sensitivity, chance
 from simulator.studies.plan.search import (
     Finding,
     Search,
-    all_of,
     enough,
     examine,
     keeps,
@@ -46,7 +38,6 @@ from simulator.studies.plan.search import (
     search,
 )
 from simulator.studies.plan.split_or_not import SplitOrNot, split_data, split_or_not
-from simulator.studies.plan.throughput import offered_per_s
 from simulator.studies.what_if import WhatIf, what_if
 
 FEWER = 1
@@ -66,22 +57,6 @@ class LawPoint(NamedTuple):
     tpot_ms: float
     tokens_per_s: float
     relation: str
-
-
-class OwnedUse(NamedTuple):
-    """Says what all devices of a name that are owned carry together, with the method that meets the
-    SLO on the fewest of them.
-    """
-
-    whole: Finding
-    room: Headroom
-
-    @property
-    def carried_per_s(self) -> float | None:
-        """Return requests a second within the SLO; None where that is not known."""
-        if self.room.times is None:
-            return None
-        return self.room.times * offered_per_s(self.whole.candidate.loaded)
 
 
 class FleetDecision(NamedTuple):
@@ -118,8 +93,10 @@ class PlanStudy:
     """For each device of which those that are owned do not do, the cheapest fleet of more of them
     that would; None where no number does.
     """
-    owned: dict[str, OwnedUse]
-    """What all the devices that are owned carry, by name; without those that do not do."""
+    owned: dict[str, DeviceCapacity]
+    """What all the devices that are owned carry, by name; without those on which no replica has
+    room.
+    """
     split: SplitOrNot | None
     """The devices of the answer together and split; None where the plan splits nothing."""
     loads: tuple[BestUse, ...]
@@ -191,11 +168,8 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         raise not_recommended(searched)
     if chosen is None:
         say("no fleet meets the SLO; looking for the nearest miss")
-        raise no_answer(plan, nearest_miss(plan), enough(searched))
+        raise no_answer(plan, nearest_miss(plan), enough(searched), _carried_per_s(plan))
     loaded = chosen.candidate.loaded
-    table = schedule(chosen)
-    verified = adaptive(chosen)
-    lengths = draft_lengths(loaded)
     capacities = dict(_capacities(searched))
     cache_costs = dict(_cache_costs(searched))
     fleet = replicated(loaded, chosen.replicas)
@@ -211,8 +185,7 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
     even = break_even(chosen)
     decided = _decided([chosen, *searched.by_family.values()])
     head = plan.file.heads.get(chosen.candidate.strategy, "")
-    served = verified if verified and is_better(verified, chosen) else chosen
-    exported = exports(served, table, lengths, head, plan.catalogue)
+    served = served_answer(chosen, head, plan.catalogue)
     laws: list[LawPoint] = []
     for candidate in plan.candidates:
         laws += _laws(candidate)
@@ -231,14 +204,14 @@ def study(plan: Plan, command: str = "", draws: int = DRAWS) -> PlanStudy:
         rests_on=doubt,
         decision=decided,
         enough=enough(searched),
-        owned=dict(_owned(searched, capacities)),
+        owned=dict(owned_uses(plan)),
         split=split_or_not(searched, chosen),
         loads=best_uses(plan, chosen),
         break_even=even,
-        schedule=table,
-        adaptive=verified,
-        lengths=lengths,
-        exports=exported,
+        schedule=served.schedule,
+        adaptive=served.adaptive,
+        lengths=served.lengths,
+        exports=served.files,
         laws=tuple(laws),
         sizes=tuple(sizes),
         law=_what_if([chosen, *searched.by_family.values()]),
@@ -277,19 +250,24 @@ def _capacities(searched: Search) -> Iterator[tuple[tuple[str, str], Headroom]]:
         yield family, headroom(cheapest)
 
 
-def _owned(
-    searched: Search, capacities: Mapping[tuple[str, str], Headroom]
-) -> Iterator[tuple[str, OwnedUse]]:
-    """Yield each device that is owned and does with what all of it carry."""
-    for name, offer in searched.plan.file.devices.items():
-        for family, cheapest in searched.by_family.items():
-            if offer.owned is None or cheapest.candidate.split or {*cheapest.devices} != {name}:
-                continue
-            say(f"how much traffic all {offer.owned} x {name} carry")
-            whole = all_of(cheapest)
-            room = capacities[family] if whole is cheapest else headroom(whole)
-            yield name, OwnedUse(whole, room)
-            break
+def owned_uses(plan: Plan) -> Iterator[tuple[str, DeviceCapacity]]:
+    """Yield each device that is owned with what all of it carry, in replicas that do both."""
+    for name, offer in plan.file.devices.items():
+        if offer.owned is None or plan.file.apart == "only":
+            continue
+        of_it = [candidate for candidate in plan.candidates if {*candidate.devices} == {name}]
+        use = carried(of_it, plan.file.least_chance)
+        if use is not None:
+            yield name, use
+
+
+def _carried_per_s(plan: Plan) -> dict[str, float]:
+    """Return the requests a second that all owned devices of a name carry, as far as known."""
+    known = {}
+    for name, use in owned_uses(plan):
+        if use.per_s is not None:
+            known[name] = use.per_s
+    return known
 
 
 def _cache_costs(searched: Search) -> Iterator[tuple[tuple[str, str], CacheCost]]:
@@ -417,7 +395,8 @@ def owned_data(answered: PlanStudy) -> PlainData:
         mine = used.get(name, 0)
         data[name] = {"owned": offer.owned, "used": mine, "left": offer.owned - mine}
         if name in answered.owned:
-            data[name]["carried_per_s"] = answered.owned[name].carried_per_s
+            use = answered.owned[name]
+            data[name] |= {"carried_per_s": use.per_s, "carried": use.as_data()}
         if name in answered.enough:
             would = answered.enough[name]
             data[name]["enough"] = would and would.devices[name]

@@ -3,6 +3,7 @@ traffic that so many of them should be able to carry.
 """
 
 from math import inf
+from typing import NamedTuple
 
 from simulator.core.cost.rows import Rows
 from simulator.core.serving.fleet.tandem import Tandem
@@ -10,6 +11,7 @@ from simulator.core.serving.load.busier import rate_per_s
 from simulator.scenario import Loaded
 from simulator.scenario.evaluate import law, tuned
 from simulator.scenario.stability import cached_tokens
+from simulator.studies.plan.limits import limits_of
 
 OVERLOADED = 0.5
 """Multiple of the traffic, by law, below which no run is needed to see that a fleet does not carry
@@ -54,6 +56,44 @@ def occupied_s(loaded: Loaded) -> tuple[float, float]:
     prompt = max(1, int(scenario.lengths[0]))
     prefill = float(scenario.cost.prefill("target", Rows.prefill(prompt)).wall_s)
     return prefill / prompt, full_step_s(loaded) / full_batch(loaded)
+
+
+class BatchByLaw(NamedTuple):
+    """Is a batch with the seconds of each of its steps' tokens, by law."""
+
+    batch: int
+    tpot_s: float
+
+    @property
+    def token_s(self) -> float:
+        """Return seconds of a replica per output token."""
+        return self.tpot_s / self.batch
+
+
+def within_limits(loaded: Loaded) -> BatchByLaw:
+    """Return the largest batch of 1, 2, 4, ... and a full one in which TPOT is within the SLO by
+    law; a single request where it is within it nowhere.
+    """
+    ready = tuned(loaded)
+    full = full_batch(ready)
+    limits = limits_of(ready.scenario)
+    allowed_s = min((limit.seconds for limit in limits if limit.metric == "tpot"), default=inf)
+    acceptance = ready.acceptance()
+    for batch in (full, *(1 << power for power in reversed(range(full.bit_length())))):
+        tpot_s = float(law(ready.scenario, acceptance, batch).tpot_s)
+        if tpot_s <= allowed_s or batch == 1:
+            break
+    return BatchByLaw(batch, tpot_s)
+
+
+def per_s_within_limits(loaded: Loaded, replicas: int) -> float:
+    """Return the requests a second that so many replicas should serve in the largest batches that
+    the SLO allows, by law.
+    """
+    prompt, output, _ = loaded.scenario.lengths
+    prompt -= cached_tokens(loaded.scenario, written=True)
+    of_prompt, _ = occupied_s(loaded)
+    return replicas / (prompt * of_prompt + output * within_limits(loaded).token_s)
 
 
 def by_law(loaded: Loaded, replicas: int) -> float:
