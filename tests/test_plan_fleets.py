@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from simulator.studies.plan.commands.checkpoints import KnownHead, known_head
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import Headroom
 from simulator.studies.plan.limits import LimitInWords, read_limit
-from simulator.studies.plan.line.words import CountedGroup
+from simulator.studies.plan.line.words import CountedGroup, read_devices, read_fleets
 from simulator.studies.plan.question import planned
 from simulator.studies.plan.search import Finding, search
 from simulator.studies.plan.stated import (
@@ -336,6 +337,58 @@ def test_a_group_that_is_none_is_refused(tmp_path: Path, fleet: str, message: st
     assert done.exit_code == 2
     assert "--compare " in done.stderr
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "typed", "remedies"),
+    [
+        ("--device", "l4:2+l40s:4", ["--compare l4:2+l40s:4", "--device l4:2,l40s:4"]),
+        ("--device", "l4+l40s", ["--compare l4:1+l40s:1", "--device l4,l40s"]),
+        ("--compare", "l4:2,l40s:4", ["--compare l4:2 l40s:4", "--compare l4:2+l40s:4"]),
+        ("--compare", "l4:2 + l40s:4", ["--compare l4:2+l40s:4"]),
+    ],
+)
+def test_devices_joined_otherwise_are_refused_with_what_works(
+    option: str, typed: str, remedies: list[str]
+) -> None:
+    """Every remedy is read, word by word, as the option that it names."""
+    with pytest.raises(BadInput) as error:
+        _read(option, typed)
+    (fault,) = error.value.faults
+    assert fault.place[0] == f"{option} {typed}"
+    printed = re.findall(r"--(?:compare|device) [^;]+", fault.message)
+    assert [words.removesuffix(" to choose among them") for words in printed] == remedies
+    for remedy in remedies:
+        named, words = remedy.split(" ", 1)
+        assert _read(named, words)
+
+
+def _read(option: str, words: str) -> Sequence[object]:
+    if option == "--device":
+        return read_devices(words, CATALOGUE)
+    return read_fleets(words.split(), CATALOGUE)
+
+
+def test_what_is_free_costs_nothing(tmp_path: Path) -> None:
+    """Cards that are paid for are taken before others that do too, and as few as will do."""
+    prices = {"a100_80g_sxm": 0.0}
+    plan, _ = planned(question(tmp_path, devices=("l4", "a100_80g_sxm"), prices=prices), CATALOGUE)
+    best = search(plan).best
+    assert best
+    assert best.devices == {"a100_80g_sxm": 1}
+    assert best.cost_usd_per_hour == best.cost_usd_per_million_tokens == 0.0
+    asks = question(tmp_path, prices=prices)
+    (fleet,) = stated_fleets(asks, [[CountedGroup("a100_80g_sxm", 2)]], CATALOGUE, draws=1).fleets
+    assert fleet.usd_per_hour == 0.0
+    assert fleet.whole
+    assert usd_per_million_tokens(fleet.whole) == 0.0
+    done = asked(tmp_path, "--requests", "4", "--draws", "1", "--price", "a100_80g_sxm=0")
+    assert done.exit_code == 0, done.output
+    assert "0 USD per hour, 0 USD per million output tokens" in " ".join(done.stdout.split())
+    (tmp_path / "scenario.yaml").write_text("like: vanilla_qwen3_32b_a100\n")
+    free = load(str(tmp_path / "scenario.yaml"), ["target.device.price_usd_per_hour=0"])
+    assert free.scenario.target
+    assert free.scenario.target.device.price_usd_per_hour
 
 
 @pytest.mark.full

@@ -32,7 +32,13 @@ from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import headroom
-from simulator.studies.plan.question import DEFAULTS, PlanQuestion, busiest, planned
+from simulator.studies.plan.question import (
+    DEFAULTS,
+    PlanQuestion,
+    _same_cards,
+    busiest,
+    planned,
+)
 from simulator.studies.plan.robustness import _resampled, chance
 from simulator.studies.plan.search import Finding, examine, search
 from simulator.studies.plan.study import study
@@ -67,6 +73,15 @@ def asked(folder: Path, *words: str, **options: str) -> Result:
         main,
         ["plan", *(word for name, value in given.items() for word in (f"--{name}", value)), *words],
     )
+
+
+def test_one_card_by_two_profiles_is_said_to_be_one(tmp_path: Path) -> None:
+    """An A800 starts from a profile of the A100 too, and is a card of its own."""
+    names = ("a100_80g_sxm", "a100_80g_sxm_vidur", "a800_80g_sxm_vidur")
+    said = list(_same_cards(question(tmp_path, devices=names), Catalogue()))
+    assert [words.partition(" by another")[0] for words in said] == [
+        "a100_80g_sxm_vidur: the same card as a100_80g_sxm"
+    ]
 
 
 def test_ids_of_hugging_face_name_one_model_of_the_catalogue() -> None:
@@ -308,7 +323,7 @@ def test_the_requests_that_come_closest_together_are_taken(tmp_path: Path) -> No
             {"columns": "arrival=when"},
             "there is no column 'when' for arrival; it has ts, input_tokens, output_tokens",
         ),
-        ({"price": "a100_80g_sxm=-1"}, "--price a100_80g_sxm=-1: expected USD an hour above 0"),
+        ({"price": "a100_80g_sxm=-1"}, "--price a100_80g_sxm=-1: expected USD an hour, 0 for"),
     ],
 )
 def test_an_error_blames_what_was_typed(

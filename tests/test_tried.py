@@ -155,7 +155,16 @@ def test_each_value_is_tried_by_itself_and_words_together_at_once(tiny: Path) ->
         (["gamma"], "a setting has a value, as in gamma=4"),
         (["gamma="], "states no value of gamma; expected gamma=VALUE"),
         (["gamma=0"], "expected a whole number of draft tokens from 1 on"),
-        (["plain gamma=2"], "name a method too: --try 'ngram plain gamma=2'"),
+        (
+            ["plain gamma=2"],
+            "--try plain, or name a method that drafts, as in --try 'ngram gamma=2'",
+        ),
+        (["off draft=qwen3_0_6b tp=2"], "as in --try 'draft_model draft=qwen3_0_6b tp=2'"),
+        (
+            ["eagle_3 plain"],
+            "names 2 methods, of which a service has one; write --try eagle_3 --try",
+        ),
+        (["window=2"], "there is no setting 'window'; expected one of gamma, tensor_parallel"),
         (["strategy.gama=2"], "--try 'strategy.gama=2': strategy.gama: unknown field"),
         ([" "], "expected a method or a setting, as in --try gamma=2,4"),
         (["gamma=" + ",".join(map(str, range(1, 30)))], "asks for 29 changes; expected at most 24"),

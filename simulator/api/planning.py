@@ -12,7 +12,7 @@ from simulator.inputs.shell import command_line
 from simulator.report.pages.fleets import page as fleets_page, write_fleets
 from simulator.report.pages.plan import page as plan_page, write_plan
 from simulator.studies.plan.file import load_plan
-from simulator.studies.plan.line.asked import PlanLine, asked_fleets, asked_question
+from simulator.studies.plan.line.asked import PlanLine, asked_fleets
 from simulator.studies.plan.robustness import DRAWS
 from simulator.studies.plan.stated import StatedFleets, stated_fleets
 from simulator.studies.plan.study import (
@@ -93,10 +93,8 @@ def compare_fleets(
     words = [*line.words, *_draws(draws)]
     command = command_line("plan", [], lines(overrides), seed, words)
     shelf = shelves(catalogue)
-    question = asked_question(line, shelf)
-    compared = stated_fleets(
-        question, asked_fleets(line, shelf), shelf, lines(overrides), seed, draws
-    )
+    question, stated = asked_fleets(line, shelf)
+    compared = stated_fleets(question, stated, shelf, lines(overrides), seed, draws)
     return Result(
         compared,
         compared.as_data,

@@ -231,7 +231,7 @@ def _answer_fleets(
 ) -> None:
     """Answer which of the stated fleets do, and write the page where it is to be kept."""
     from simulator.report.pages.fleets import page, write_fleets
-    from simulator.studies.plan.line.asked import asked_fleets, asked_question
+    from simulator.studies.plan.line.asked import asked_fleets
     from simulator.studies.plan.stated import stated_fleets
 
     with working("reading"):
@@ -239,8 +239,7 @@ def _answer_fleets(
             option = f"--save {save}" if save else f"--out {out}"
             message = "is for one answer; name a folder with --out beside --compare"
             raise BadInput.at(option, message)
-        fleets = asked_fleets(asked.line, asked.catalogue)
-        question = asked_question(asked.line, asked.catalogue)
+        question, fleets = asked_fleets(asked.line, asked.catalogue)
         compared = stated_fleets(
             question, fleets, asked.catalogue, asked.changes, asked.seed, asked.draws
         )

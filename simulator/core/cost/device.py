@@ -106,7 +106,7 @@ class Device(Frozen):
     """The same of single operations, by the name of their field or of their entry in ``matmul``;
     others have ``spread``.
     """
-    price_usd_per_hour: Positive | None = None
+    price_usd_per_hour: NonNegative | None = None
     """Price of one device, in US dollars an hour, for plans and costs per token."""
     multiprocessors: Positive | None = None
     """Multiprocessors, which thread blocks of attention fill; where none are stated, a cache is not

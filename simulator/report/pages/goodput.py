@@ -27,9 +27,11 @@ class PricedFleet(NamedTuple):
 
 
 def blocks(fleets: Sequence[Finding]) -> Iterator[Block]:
-    """Yield the picture of these fleets and what it shows; nothing without two to compare."""
+    """Yield the picture of these fleets and what it shows; nothing without two to compare,
+    or where all cost nothing.
+    """
     priced = list(_priced(fleets))
-    if len(priced) < 2:
+    if len(priced) < 2 or not any(fleet.usd_per_hour for fleet in priced):
         return
     yield Figure(TITLE, PICTURES[0], lambda: chart(priced))
     yield Paragraph(

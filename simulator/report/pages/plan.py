@@ -457,7 +457,11 @@ def why(chosen: Finding, binding: Limit | None) -> str:
 def dearer(finding: Finding, chosen: Finding) -> str:
     """Return the cheapest fleet of another family, and how much more than the answer it costs."""
     if finding.cost_usd_per_hour == chosen.cost_usd_per_hour:
+        if sum(finding.devices.values()) > sum(chosen.devices.values()):
+            return f"{fleet(finding)}, at the same price, of more devices."
         return f"{fleet(finding)}, at the same price, with less to spare."
+    if not chosen.cost_usd_per_hour:
+        return f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour."
     times = finding.cost_usd_per_hour / chosen.cost_usd_per_hour
     return (
         f"{fleet(finding)}, {number(finding.cost_usd_per_hour)} USD per hour, {times:.2f} times "

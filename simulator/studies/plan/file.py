@@ -23,7 +23,7 @@ from simulator.core.faults import BadInput, Infeasible, Path_, told
 from simulator.core.identifiers import checkpoint_name
 from simulator.core.numeric import ordered_sum
 from simulator.core.plain import PlainData
-from simulator.core.quantities import Frozen, Positive, replace_nested
+from simulator.core.quantities import Frozen, NonNegative, replace_nested
 from simulator.core.serving.load.arrivals import Daily
 from simulator.core.serving.slo import Limit, Slo
 from simulator.core.strategies.common.capabilities import sharing_targets
@@ -60,8 +60,10 @@ def _bounds_waiting(limits: Iterable[Limit]) -> bool:
 class Offer(Frozen):
     """States a device that may be rented: the price of one, and how many there are."""
 
-    price_usd_per_hour: Positive
-    """Price of one device (USD per hour)."""
+    price_usd_per_hour: NonNegative
+    """Price of one device (USD per hour); 0 where it is paid for anyway: among fleets that cost
+    nothing the answer is that of the fewest devices.
+    """
     priced: bool = True
     """Whether that is its price; false where none is known, and it only counts devices."""
     count: int = Field(gt=0, le=1_000_000)

@@ -38,13 +38,15 @@ from simulator.scenario.bank import Loan, nearest, published
 from simulator.studies.plan.file import Plan, amended, combined, with_said
 
 DEFAULTS: PlainData = yaml.safe_load(Path(__file__).with_name("defaults.yaml").read_text("utf-8"))
-PROMPTS_ALONE = "left out, as no output has a second token that could be drafted"
-NO_DRAFT = "left out, as no smaller model with its tokenizer is known; name one with --draft"
-NO_MTP = "left out, as the model has no layer that predicts further tokens"
-NO_HEAD = "left out, as no such head is published for a model of these shapes"
+PROMPTS_ALONE = "no output has a second token that could be drafted"
+NO_DRAFT = "no smaller model with its tokenizer is known"
+NO_MTP = "the model has no layer that predicts further tokens"
+NO_HEAD = "no such head is published for a model of these shapes"
 """Why a method is left out."""
 ONE_PROMPT = re.compile(r"\bone\b.*\bprompt\b")
 """A mean over a single prompt is none to plan with."""
+OF_A_CARD = {"memory_gb", "memory_bandwidth_gb_s", "peak_tflops"}
+"""What a profile states that is of another card than the one that it starts from."""
 MACHINE = "server"
 """Name of the machine that target and draft share."""
 
@@ -108,7 +110,7 @@ def planned(
             if len(names) == 1 or not runnable:
                 raise first.error
             del data[part][name]
-            data["assumed"].append(f"{name}: left out, as {first.reason}")
+            data["assumed"].append(f"{name}: {_left_out(first.reason)}")
     names_left = {*data["hardware"], *data["strategies"]}
     kept = [left_out for left_out in plan.left_out if names_left.issuperset(left_out.family)]
     said = with_said(data["assumed"], plan)
@@ -210,7 +212,7 @@ def _offered_hardware(
     offers = {name: _offer(question, catalogue, name) for name in question.devices}
     refuse_prices_of_others(question)
     priced = any(price for _, price in offers.values())
-    offered = OfferedHardware({}, {}, [])
+    offered = OfferedHardware({}, {}, list(_same_cards(question, catalogue)))
     for name, (maker, price) in offers.items():
         if price is None and priced:
             offered.assumed.append(
@@ -365,15 +367,37 @@ def _offer(
     """Return a device's maker, and its price with a source: that of the line before that of its
     file, None without either.
     """
-    option = Document({}, {(): (f"--device {name}", 0, 0)})
-    path = catalogue.path("device", name, option, ())
-    profile = catalogue.content("device", path).data
+    profile = _profile(catalogue, name)
     prices = question.prices
     stated = prices.get(name, prices.get(called(name)))
     price = profile.get("price_usd_per_hour")
     if stated is not None:
         price = {"value": stated, "source": "stated with --price", "confidence": "assumed"}
     return profile.get("maker"), price
+
+
+def _profile(catalogue: Catalogue, name: str) -> PlainData:
+    """Return a device's file as it is written."""
+    option = Document({}, {(): (f"--device {name}", 0, 0)})
+    path = catalogue.path("device", name, option, ())
+    profile: PlainData = catalogue.content("device", path).data
+    return profile
+
+
+def _same_cards(question: PlanQuestion, catalogue: Catalogue) -> Iterator[str]:
+    """Yield which devices of a question are one card by two profiles, in words: one starts from
+    the other and has its year, memory and peaks.
+    """
+    profiles = {name: _profile(catalogue, name) for name in question.devices}
+    for name, profile in profiles.items():
+        other = profile.get("like")
+        if other not in profiles or OF_A_CARD & profile.keys():
+            continue
+        if profile.get("year") == profiles[other].get("year"):
+            yield (
+                f"{name}: the same card as {other} by another profile, yet planned as one of its "
+                "own; of cards that are owned name one of both"
+            )
 
 
 def _hardware(
@@ -440,7 +464,7 @@ def _strategy(
     it does not exist.
     """
     if _prompts_alone(question):
-        return None, PROMPTS_ALONE, ""
+        return None, _left_out(PROMPTS_ALONE), ""
     entry: PlainData = {"strategy": method["strategy"], "draft": None}
     kind = method["kind"]
     shape = method["shape"]
@@ -450,27 +474,32 @@ def _strategy(
     if shape == "draft":
         name = question.draft or usual_draft(target)
         if name is None:
-            return None, NO_DRAFT, ""
+            return None, f"{_left_out(NO_DRAFT)}; name one with --draft", ""
         draft = find_model(name, catalogue, f"--draft {name}")
         drafter = draft.known_as
         weights = draft.weights or DEFAULTS["weights"]["value"]
         entry["draft"] = {**draft.placed(), "weights": weights}
         words = f"draft {drafter} on the GPUs of its target, one token a pass;"
     if shape == "mtp" and not target.spec.mtp_layers:
-        return None, NO_MTP, ""
+        return None, _left_out(NO_MTP), ""
     if shape == "head":
         trained = published_head(catalogue, target, kind)
         if trained is None:
-            return None, NO_HEAD, ""
+            return None, _left_out(NO_HEAD), ""
         trained_for, head = trained
         words = head_words(head, trained_for, target.published_as)
     if "vary" in method:
         entry["vary"] = dict(method["vary"])
     lent = lent_acceptance(catalogue, target, method, drafter)
     if lent is None:
-        return None, f"left out, as no mean of {kind} in a chain is published", ""
+        return None, _left_out(f"no mean of {kind} in a chain is published"), ""
     entry["acceptance"] = lent.block
     return entry, f"{words} {lent.words}".lstrip(), head
+
+
+def _left_out(why: str) -> str:
+    """Return what is said of a device or a method that is left out."""
+    return f"left out, as {why}"
 
 
 def _prompts_alone(question: PlanQuestion) -> bool:

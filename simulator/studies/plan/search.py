@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import groupby
 from math import floor, inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from simulator.core.faults import Infeasible
 from simulator.core.parallel import say
@@ -59,6 +59,14 @@ DEAREST = 2.0
 """Price of a fleet whose prefill and decode are apart, over that of the answer, up to which one is
 looked for.
 """
+
+
+class Price(NamedTuple):
+    """Ranks fleets: by their price (USD per hour), and those that cost nothing by their devices."""
+
+    usd_per_hour: float
+    devices: float
+    """How many there are; 0 where they cost something."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,9 @@ class Finding:
         """Return the price of a million output tokens (USD), prompts' work included; not a number
         without a run.
         """
-        return (self.expenses and self.expenses.usd_per_million_tokens) or float("nan")
+        if self.expenses is None or self.expenses.usd_per_million_tokens is None:
+            return float("nan")
+        return self.expenses.usd_per_million_tokens
 
 
 @dataclass(frozen=True)
@@ -198,11 +208,11 @@ class Search:
         return None
 
 
-def rank(finding: Finding) -> tuple[float, float]:
-    """Return cost, then how much of the tightest limit is used: of equal costs, the most to spare
-    comes first.
+def rank(finding: Finding) -> tuple[Price, float]:
+    """Return the price, then how much of the tightest limit is used: of equal prices, the most to
+    spare comes first.
     """
-    return _usd_per_hour(finding.candidate, finding.replicas), finding.tightest.strain
+    return _price(finding.candidate, finding.replicas), finding.tightest.strain
 
 
 def search(plan: Plan, first_only: bool = False) -> Search:
@@ -232,13 +242,15 @@ def search(plan: Plan, first_only: bool = False) -> Search:
         if first_only and answered:
             break
     together = Search(plan, tuple(findings))
-    most = inf
-    if together.best:
-        most = (1.0 if first_only else DEAREST) * together.best.cost_usd_per_hour
+    most = Price(inf, 0.0)
+    if best := together.best:
+        times = 1.0 if first_only else DEAREST
+        _, devices = _price(best.candidate, best.replicas)
+        most = Price(times * best.cost_usd_per_hour, times * devices)
     return Search(plan, (*findings, *_apart(plan, most, until)))
 
 
-def _apart(plan: Plan, most_usd_per_hour: float, until: Until) -> list[Finding]:
+def _apart(plan: Plan, most: Price, until: Until) -> list[Finding]:
     """Return the fleets whose prefill and decode are apart, by cost up to the first at which one
     may be recommended.
     """
@@ -248,8 +260,8 @@ def _apart(plan: Plan, most_usd_per_hour: float, until: Until) -> list[Finding]:
         bounds[candidate.placed] = SplitBounds(candidate.loaded, limits)
     splits = [(candidate, sum(candidate.split or ())) for candidate in every_split(plan)]
     findings: list[Finding] = []
-    for cost, group in _by_cost(splits):
-        if cost > most_usd_per_hour:
+    for price, group in _by_cost(splits):
+        if price > most:
             break
         for candidate, replicas in group:
             ruled_out = partial(_split_broken, bounds[candidate.placed], candidate.split)
@@ -270,8 +282,8 @@ def _split_broken(
 
 def _looked_at(candidate: Candidate, replicas: int, until: Until, ruled_out: RuledOut) -> Finding:
     """Return what is found of a fleet: that a bound rules it out, or else what its run shows."""
-    cost = _usd_per_hour(candidate, replicas)
-    say(f"${cost:g} per hour: {replicas} x {candidate.name}")
+    price = _price(candidate, replicas)
+    say(f"${price.usd_per_hour:g} per hour: {replicas} x {candidate.name}")
     if broken := ruled_out(replicas):
         return Finding(candidate, replicas, bound=broken[0], broken=broken[1])
     return examine(candidate, replicas, until)
@@ -279,20 +291,23 @@ def _looked_at(candidate: Candidate, replicas: int, until: Until, ruled_out: Rul
 
 def _by_cost(
     pairs: Iterable[tuple[Candidate, int]],
-) -> Iterator[tuple[float, Iterator[tuple[Candidate, int]]]]:
-    """Yield candidates and replicas of equal cost (USD per hour), the cheapest first, those of one
-    cost in their order.
+) -> Iterator[tuple[Price, Iterator[tuple[Candidate, int]]]]:
+    """Yield candidates and replicas of equal price, the cheapest first, those of one price in their
+    order.
     """
 
-    def cost(pair: tuple[Candidate, int]) -> float:
-        return _usd_per_hour(*pair)
+    def price(pair: tuple[Candidate, int]) -> Price:
+        return _price(*pair)
 
-    yield from groupby(sorted(pairs, key=cost), key=cost)
+    yield from groupby(sorted(pairs, key=price), key=price)
 
 
-def _usd_per_hour(candidate: Candidate, replicas: int) -> float:
+def _price(candidate: Candidate, replicas: int) -> Price:
     """Return the price of so many replicas, so that equal ones compare as equal."""
-    return round(candidate.fleet_usd_per_hour(replicas), 6)
+    usd_per_hour = round(candidate.fleet_usd_per_hour(replicas), 6)
+    if usd_per_hour:
+        return Price(usd_per_hour, 0)
+    return Price(usd_per_hour, sum(candidate.fleet_devices(replicas).values()))
 
 
 def _pairs(plan: Plan) -> list[tuple[Candidate, int]]:

@@ -284,7 +284,10 @@ def usd_per_million_tokens(run: FleetRun) -> float | None:
         if finding.expenses is None:
             return None
         usd += finding.cost_usd_per_hour
-        million_tokens += finding.cost_usd_per_hour / finding.cost_usd_per_million_tokens
+        if finding.cost_usd_per_hour:
+            million_tokens += finding.cost_usd_per_hour / finding.cost_usd_per_million_tokens
+        elif finding.outcome:
+            million_tokens += finding.outcome.tokens_per_s * 3600.0 / 1e6
     return usd / million_tokens
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from simulator.core.acceptance.retrieval import rate_of
 from simulator.core.acceptance.spec import AcceptanceSpec, Rescale
 from simulator.core.faults import BadInput, Fault, did_you_mean
+from simulator.core.nearness import nearest_name
 from simulator.core.plain import PlainData, PlainMapping
 from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.document import parse
@@ -158,13 +159,39 @@ def _check_words(typed: str, catalogue: Catalogue) -> None:
             raise BadInput.at(place, f"states no value of {key}; expected {key}=VALUE")
         if equals and "." not in key and _word(key) not in SETTINGS:
             known = ", ".join(dict.fromkeys(setting.shown for setting in SETTINGS.values()))
-            perhaps = did_you_mean(_word(key), SETTINGS)
+            near = nearest_name(_word(key), SETTINGS)
+            perhaps = f"; did you mean '{near}'?" if near else ""
             message = f"there is no setting '{key}'{perhaps}; expected one of {known}, or a field"
             raise BadInput.at(place, f"{message} of a scenario, as in strategy.gamma=4")
         if not equals and part not in methods:
             perhaps = did_you_mean(part, methods)
             message = f"there is no method '{part}'{perhaps}; specsim list method has all"
             raise BadInput.at(place, f"{message}; a setting has a value, as in gamma=4")
+    _check_methods(typed)
+
+
+def _check_methods(typed: str) -> None:
+    """Raise :class:`BadInput` for two methods in one change, and for drafts beside none."""
+    parts = PART.findall(typed)
+    place = f"--try '{typed}'"
+    methods = [part for part in parts if "=" not in part]
+    if len(methods) > 1:
+        each = " ".join(f"--try {name}" for name in methods)
+        message = f"names {len(methods)} methods, of which a service has one; write {each}"
+        raise BadInput.at(place, message)
+    if not set(methods) & set(NOTHING):
+        return
+    for part in parts:
+        key, equals, _ = part.partition("=")
+        setting = SETTINGS.get(_word(key)) if equals else None
+        if setting and setting.shown in OF_DRAFTS:
+            method = OF_DRAFTS[setting.shown]
+            other = " ".join(method if word in NOTHING else word for word in parts)
+            message = (
+                f"drafts nothing, and {key} is about drafts; write --try {methods[0]}, or name a "
+                f"method that drafts, as in --try '{other}'"
+            )
+            raise BadInput.at(place, message)
 
 
 def _methods_by_word(catalogue: Catalogue) -> set[str]:
@@ -278,12 +305,11 @@ def _draft_otherwise(
     if method["shape"] == "draft":
         drafter = _add_draft(tried, changes, target, draft)
     if method["shape"] == "mtp" and not target.spec.mtp_layers:
-        raise BadInput.at(tried.option, NO_MTP.removeprefix("left out, as "))
+        raise BadInput.at(tried.option, NO_MTP)
     if method["shape"] == "head":
         trained = published_head(tried.catalogue, target, method["kind"])
         if trained is None:
-            words = NO_HEAD.removeprefix("left out, as ")
-            tried.said.append(f"{words}: it would have to be trained")
+            tried.said.append(f"{NO_HEAD}: it would have to be trained")
         else:
             trained_for, tried.head = trained
             tried.said.append(head_words(tried.head, trained_for, target.published_as).rstrip(";"))
@@ -298,8 +324,7 @@ def _add_draft(
     """Add the place of a draft model beside its target; return the model's name."""
     name = draft or usual_draft(target)
     if name is None:
-        message = NO_DRAFT.removeprefix("left out, as ").partition(";")[0]
-        message = f"{message}; name one: --try '{tried.typed} draft=MODEL'"
+        message = f"{NO_DRAFT}; name one: --try '{tried.typed} draft=MODEL'"
         raise BadInput.at(tried.option, message)
     model = find_model(name, tried.catalogue, tried.option)
     placed = tried.loaded.document.data["target"]
@@ -545,6 +570,8 @@ _WORDS = (
     ("draft", _set_draft),
 )
 """Words of engines for a setting, the first of which faults name."""
+OF_DRAFTS = {"gamma": "ngram", "draft": "draft_model"}
+"""Settings that say nothing where nothing is drafted, each with a method that has it."""
 SETTINGS: Mapping[str, TriedSetting] = {
     word: TriedSetting(words.split()[0], apply) for words, apply in _WORDS for word in words.split()
 }

@@ -1,10 +1,10 @@
 """A question as it is typed in one line, and as a plan takes it."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
@@ -19,7 +19,7 @@ from simulator.studies.plan.line.words import (
     option_fault,
     read_classes,
     read_devices,
-    read_fleet,
+    read_fleets,
     read_pairs,
     read_prices,
     read_slo,
@@ -94,32 +94,49 @@ def typed_option(name: str) -> str:
     return f"--{name}"
 
 
-def asked_fleets(line: PlanLine, catalogue: Catalogue) -> list[tuple[CountedGroup, ...]]:
-    """Return the fleets that a line compares, each the devices that serve in it."""
+class AskedFleets(NamedTuple):
+    """Holds what a line asks of the fleets that it compares."""
+
+    question: PlanQuestion
+    fleets: Sequence[Sequence[CountedGroup]]
+    """The devices that serve in each."""
+
+
+def asked_fleets(line: PlanLine, catalogue: Catalogue) -> AskedFleets:
+    """Return the fleets that a line compares, and what it asks of them; the numbers of devices are
+    each fleet's.
+
+    Raises :class:`BadInput` as :func:`asked_question`.
+    """
     if line.device is not None:
         message = "says what is owned beside --compare, which does; leave one of them out"
         raise line.fault("device", message)
-    compared = []
-    for text in line.fleets:
-        groups = []
-        for group in read_fleet(text, catalogue):
-            groups.append(CountedGroup(group.device, group.count or 0))
-        compared.append(tuple(groups))
-    return compared
+    fleets = read_fleets(line.fleets, catalogue)
+    groups = []
+    for fleet in fleets:
+        for group in fleet:
+            groups.append(TypedDevices(group.device, None, group.begun))
+    return AskedFleets(_asked(line, groups, catalogue), fleets)
 
 
 def asked_question(line: PlanLine, catalogue: Catalogue) -> PlanQuestion:
-    """Return the question of a line, whose devices are those of ``--device`` or of the fleets that
-    it compares.
+    """Return the question of a line, whose devices are those of ``--device``.
 
     Raises :class:`BadInput` for what it lacks, and for options that say nothing.
     """
+    groups: Sequence[TypedDevices] = ()
+    if line.device is not None:
+        groups = read_devices(line.device, catalogue)
+    return _asked(line, groups, catalogue)
+
+
+def _asked(line: PlanLine, groups: Sequence[TypedDevices], catalogue: Catalogue) -> PlanQuestion:
+    """Return the question of a line about these devices."""
     slo = read_slo(line.limits, line.slos)
     classes = read_classes(line.classes)
     _check_complete(line, slo, classes)
     model = str(line.model)
     requests, said = _asked_load(line, model, catalogue)
-    groups = list(_asked_devices(line, catalogue))
     return PlanQuestion(
         model=model,
         devices=tuple(dict.fromkeys(group.device for group in groups)),
@@ -135,17 +152,6 @@ def asked_question(line: PlanLine, catalogue: Catalogue) -> PlanQuestion:
         link=_link(line),
         owned={group.device: group.count for group in groups if group.count is not None},
     )
-
-
-def _asked_devices(line: PlanLine, catalogue: Catalogue) -> Iterator[TypedDevices]:
-    """Yield the devices of a line; those of compared fleets without their numbers, which are each
-    fleet's.
-    """
-    if line.device is not None:
-        yield from read_devices(line.device, catalogue)
-    for text in line.fleets:
-        for group in read_fleet(text, catalogue):
-            yield replace(group, count=None)
 
 
 def _check_complete(line: PlanLine, slo: Limits, classes: Mapping[str, PlainData]) -> None:

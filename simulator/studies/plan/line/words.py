@@ -10,8 +10,8 @@ Each reader takes the words behind an option and raises :class:`BadInput` that n
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from simulator.core.faults import BadInput
 from simulator.core.plain import PlainData
@@ -38,7 +38,7 @@ class TypedDevices:
 
     device: str
     count: int | None
-    begun: str = ""
+    begun: str = field(default="", compare=False)
     """The beginning of the name that was typed instead of all of it; empty where it was whole."""
 
     @property
@@ -50,10 +50,9 @@ class TypedDevices:
 
 
 @dataclass(frozen=True)
-class CountedGroup:
+class CountedGroup(TypedDevices):
     """Names so many devices of one kind."""
 
-    device: str
     count: int
 
     def __str__(self) -> str:
@@ -70,6 +69,14 @@ def read_devices(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
     """Return the devices of ``NAME,NAME:N``, each once; a number says how many are owned."""
     groups: dict[str, TypedDevices] = {}
     for part in text.split(","):
+        if SIDE_BY_SIDE in part and not part.endswith(".yaml"):
+            parts = [each.strip() for each in re.split(r"[,+]", text)]
+            together = SIDE_BY_SIDE.join(_counted(parts))
+            message = (
+                f"+ joins what serves side by side, as in --compare {together}; to choose among "
+                f"them write --device {','.join(parts)}"
+            )
+            raise option_fault("--device", text, message)
         group = _group("--device", part, catalogue)
         if group is None:
             message = f"expected NAME, or NAME:N with how many are owned, got '{part.strip()}'"
@@ -80,11 +87,26 @@ def read_devices(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
     return tuple(groups.values())
 
 
-def read_fleet(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
-    """Return the devices of a fleet, ``NAME:N`` or several with + that serve side by side, each
-    with its number.
-    """
-    groups: dict[str, TypedDevices] = {}
+def read_fleets(texts: Sequence[str], catalogue: Catalogue) -> tuple[tuple[CountedGroup, ...], ...]:
+    """Return the devices of fleets, each ``NAME:N`` or several with + that serve side by side."""
+    if any(text.startswith(SIDE_BY_SIDE) or text.endswith(SIDE_BY_SIDE) for text in texts):
+        joined = re.sub(r"\s*\+\s*", SIDE_BY_SIDE, " ".join(texts))
+        message = f"+ stands between devices without blanks; write --compare {joined}"
+        raise option_fault("--compare", " ".join(texts), message)
+    return tuple(_fleet(text, catalogue) for text in texts)
+
+
+def _fleet(text: str, catalogue: Catalogue) -> tuple[CountedGroup, ...]:
+    """Return the devices of a fleet, each kind with its number."""
+    if "," in text:
+        parts = _counted(part.strip() for part in text.split(","))
+        together = SIDE_BY_SIDE.join(parts)
+        message = (
+            f"fleets stand behind each other with blanks between, as in --compare "
+            f"{' '.join(parts)}; + joins what serves side by side, as in --compare {together}"
+        )
+        raise option_fault("--compare", text, message)
+    groups: dict[str, CountedGroup] = {}
     for part in text.split(SIDE_BY_SIDE):
         group = _group("--compare", part, catalogue)
         if group is None or group.count is None:
@@ -93,8 +115,13 @@ def read_fleet(text: str, catalogue: Catalogue) -> tuple[TypedDevices, ...]:
         if group.device in groups:
             message = f"'{group.device}' is named twice; state it once"
             raise option_fault("--compare", text, message)
-        groups[group.device] = group
+        groups[group.device] = CountedGroup(group.device, group.count, group.begun)
     return tuple(groups.values())
+
+
+def _counted(parts: Iterable[str]) -> list[str]:
+    """Return devices as a fleet names them, one of each that was typed without a number."""
+    return [part if ":" in part else f"{part}:1" for part in parts]
 
 
 def _group(option: str, part: str, catalogue: Catalogue) -> TypedDevices | None:
@@ -132,8 +159,9 @@ def read_prices(text: str | None, catalogue: Catalogue) -> dict[str, float]:
     """Return USD an hour by device, of ``NAME=USD,NAME=USD``."""
     prices = {}
     for device, usd in read_pairs("--price", text):
-        if not NUMBER.fullmatch(usd) or not float(usd):
-            raise option_fault("--price", f"{device}={usd}", "expected USD an hour above 0")
+        if not NUMBER.fullmatch(usd):
+            message = "expected USD an hour, 0 for what is paid for anyway"
+            raise option_fault("--price", f"{device}={usd}", message)
         prices[called(device, catalogue)] = float(usd)
     return prices
 
