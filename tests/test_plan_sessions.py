@@ -26,7 +26,7 @@ from simulator.studies.plan.bounds import FleetBounds
 from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.file import Plan, load_plan
 from simulator.studies.plan.headroom import Headroom, _cut_short, filling_up, lasting_s
-from simulator.studies.plan.question import talked
+from simulator.studies.plan.line.load import talked
 from simulator.studies.plan.search import examine, keeps, replicated, search
 from simulator.studies.plan.study import study, summary
 

@@ -32,11 +32,11 @@ from simulator.studies.plan.commands.engines import ENGINES
 from simulator.studies.plan.export import draft_lengths, exports
 from simulator.studies.plan.file import load_plan
 from simulator.studies.plan.headroom import headroom
+from simulator.studies.plan.line.load import busiest
 from simulator.studies.plan.question import (
     DEFAULTS,
     PlanQuestion,
     _same_cards,
-    busiest,
     planned,
 )
 from simulator.studies.plan.robustness import _resampled, chance

@@ -12,7 +12,8 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.models.named import NamedModel, find_model
 from simulator.scenario.bank import LentMean, Loan
 from simulator.studies.plan import question as asking
-from simulator.studies.plan.question import PlanQuestion, busiest, written
+from simulator.studies.plan.line.load import busiest
+from simulator.studies.plan.question import PlanQuestion, written
 
 REQUESTS: dict[str, Any] = {
     "arrivals": {"name": "poisson", "rate_per_s": 1},

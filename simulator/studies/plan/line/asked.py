@@ -12,6 +12,7 @@ from simulator.inputs.catalogue import Catalogue
 from simulator.inputs.logs import ROLES
 from simulator.inputs.models.named import find_model
 from simulator.inputs.shell import repeated
+from simulator.studies.plan.line.load import busiest, talked
 from simulator.studies.plan.line.words import (
     CountedGroup,
     Limits,
@@ -27,8 +28,6 @@ from simulator.studies.plan.line.words import (
 from simulator.studies.plan.question import (
     DEFAULTS,
     PlanQuestion,
-    busiest,
-    talked,
     workload_fields,
 )
 
