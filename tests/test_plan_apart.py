@@ -211,7 +211,7 @@ def test_a_strategy_that_cannot_be_split_says_why(tmp_path: Path) -> None:
     assert found
     assert found.apart is None
     assert "keeps places and room" in found.refused
-    nothing = no_answer(replace(plan, file=_alone(plan)), None, {})
+    nothing = no_answer(replace(plan, file=_alone(plan)), None, {}, {})
     assert "no candidate can be split: fixed_batch keeps places" in str(nothing)
 
 
@@ -231,7 +231,7 @@ def test_what_is_missing_for_a_split_is_said(tmp_path: Path) -> None:
     assert found
     assert found.missing == "4 x a100_80g_sxm, of which 2 may be used"
     assert f". The comparison takes {found.missing}." in split_words(found, searched.best)
-    nothing = no_answer(replace(plan, file=_alone(plan)), None, {})
+    nothing = no_answer(replace(plan, file=_alone(plan)), None, {}, {})
     assert "a split takes two replicas, and no candidate may have as many" in str(nothing)
 
 
