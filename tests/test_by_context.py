@@ -161,6 +161,7 @@ def test_a_request_loses_acceptance_while_its_context_grows() -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("prompt", [1_000, 6_000, 14_000])
 @pytest.mark.parametrize(
     "acceptance",

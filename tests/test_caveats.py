@@ -195,6 +195,7 @@ SAID = [
 ]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("scenario", "sets", "sentence"), SAID)
 def test_what_is_said_of_a_scenario(scenario: str, sets: list[str], sentence: str) -> None:
     loaded = load(scenario, sets)

@@ -55,6 +55,7 @@ def test_every_window_of_the_oracle_is_kept_whole() -> None:
     } == {2, 0, 4}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("window", [1, 2, 4, 8])
 def test_no_fixed_window_beats_the_oracle(window: int) -> None:
     fixed, oracle = (
@@ -99,6 +100,7 @@ def test_confidence_is_asked_of_a_recording_alone() -> None:
         ConfidentWindow().opened(8, state)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("p_min", [0.0, 0.3, 0.6, 1.0])
 def test_a_window_by_recorded_confidence_is_a_walk(p_min: float) -> None:
     """A window as long as the draft is sure, up to 8; law, replay and a walk by hand over the

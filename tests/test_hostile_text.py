@@ -111,6 +111,7 @@ def test_marks_are_escaped_and_plain_words_stay_as_they_are() -> None:
     assert next(shown(Listing("```\nx"))) == "````\n```\nx\n````"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "typed",
     [

@@ -195,6 +195,7 @@ def test_every_strategy_that_tells_courses_takes_them_in_its_example(
 # ---- by chance
 
 
+@pytest.mark.full
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_lazy_batches_leave_what_steps_leave(data: st.DataObject) -> None:

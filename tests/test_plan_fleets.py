@@ -189,6 +189,7 @@ def compared(folder: Path, *fleets: str, **options: str) -> Result:
     return CliRunner().invoke(main, ["plan", "--compare", *fleets, *words])
 
 
+@pytest.mark.full
 def test_stated_fleets_stand_in_one_table(tmp_path: Path) -> None:
     """One A100 does, a card of 8 GB has no room, and two slow ones do not do."""
     fleets = ("a100_80g_sxm:2", "rtx_4060_ti_8g:4", "l4:1")

@@ -103,6 +103,7 @@ def judged(
     return (scores > own[:, None]).sum(-1), chance
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("flavour", ["code", "docs", "prose", "maths"])
 def test_the_committed_pair_writes_and_judges_what_the_committed_trace_holds(
     flavour: str, weights: Mapping[str, Array], prompts: Mapping[tuple[str, int], Mapping[str, str]]

@@ -66,6 +66,7 @@ def test_a_section_that_has_nothing_to_say_is_left_out(tmp_path: Path) -> None:
     assert TITLE not in done.stdout + (tmp_path / "out/report.html").read_text("utf-8")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "reason"),
     [

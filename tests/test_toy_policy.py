@@ -95,6 +95,7 @@ def test_without_the_package_the_fault_says_how_policies_are_found(scenario: Pat
     assert "specsim.policies (shortest_first)" in near.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("module", "reason"),
     [
