@@ -437,3 +437,58 @@ def test_looking_for_the_nearest_recording_reads_each_file_once(
     for temperature in (0.0, 0.5, 1.0):
         assert nearest_recording(Catalogue(), "draft", temperature)
     assert read == dict.fromkeys(Catalogue().names("trace").values(), 1)
+
+
+POSITIONS = """
+strategy: {name: vanilla_sd, gamma: 3}
+durations: {target_ms: 30, draft_step_ms: 5}
+acceptance: {per_position: [0.8, 0.6, 0.5], source: ours}
+"""
+
+
+@pytest.mark.parametrize(
+    ("stated", "tokens"),
+    [
+        ("per_position: [1, 1, 0]", 3.0),  # the same form: only what differs is replaced
+        ("rate: 0.5", 1.875),  # 1 + 1/2 + 1/4 + 1/8
+        ("always: 2", 3.0),
+    ],
+)
+def test_another_source_takes_the_place_of_the_one_before(
+    tmp_path: Path, stated: str, tokens: float
+) -> None:
+    """In a file that is like another, and typed."""
+    (tmp_path / "base.yaml").write_text(POSITIONS)
+    own = tmp_path / "own.yaml"
+    own.write_text(f"like: ./base.yaml\nacceptance: {{{stated}}}\n")
+    name, _, value = stated.partition(": ")
+    typed = load(str(tmp_path / "base.yaml"), [f"acceptance.{name}={value}"])
+    for loaded in (load(str(own)), typed):
+        done = law(loaded.scenario, loaded.acceptance())
+        assert float(done.verified_per_step) == pytest.approx(tokens)
+    same = name == "per_position"
+    assert load(str(own)).scenario.acceptance.source == ("ours" if same else None)
+
+
+def test_a_mean_takes_the_place_of_a_recording_and_of_positions(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(POSITIONS)
+    own = tmp_path / "own.yaml"
+    for like in ("./base.yaml", "vanilla_llama_2_7b_a100"):
+        own.write_text(f"like: {like}\nacceptance: {{tokens_per_step: 2.5}}\n")
+        loaded = load(str(own))
+        rescale = loaded.scenario.acceptance.rescale
+        assert rescale is not None
+        assert rescale.tokens_per_step == 2.5
+        done = law(loaded.scenario, loaded.acceptance())
+        assert float(done.verified_per_step) == pytest.approx(2.5, rel=0.02)
+
+
+def test_two_sources_of_one_writer_are_refused(tmp_path: Path) -> None:
+    """Also where what was there before has a third."""
+    (tmp_path / "base.yaml").write_text(POSITIONS)
+    own = tmp_path / "own.yaml"
+    own.write_text("like: ./base.yaml\nacceptance: {rate: 0.5, always: 2}\n")
+    with pytest.raises(BadInput, match="found rate and always"):
+        load(str(own))
+    with pytest.raises(BadInput, match="found rate and always"):
+        load(str(tmp_path / "base.yaml"), ["acceptance.rate=0.5", "acceptance.always=2"])

@@ -253,6 +253,8 @@ class Catalogue:
             base.data.pop("requests", None)  # the file states count and lengths
         if document.get(("strategy", "name")):
             base.data.pop("method", None)
+        if _another_acceptance(document, base):
+            del base.data["acceptance"]
         base.merge(document)
         # what is missing, and what does not fit, is told of the file that was asked for
         base.places[()] = document.place(())
@@ -333,6 +335,18 @@ class Catalogue:
             except (OSError, UnicodeDecodeError) as error:
                 raise document.refusal(where, f"{shown(file)} {reading.reason(error)}") from error
             document.graft(where[:-1], Document(table, {(): (shown(file), 0, 0)}))
+
+
+def _another_acceptance(document: Document, base: Document) -> bool:
+    """Return whether a scenario states another source of acceptance than the one it is like, whose
+    whole statement it then replaces.
+    """
+    stated, before = document.get(("acceptance",)), base.get(("acceptance",))
+    if not (isinstance(stated, dict) and isinstance(before, dict)):
+        return False
+    from simulator.core.acceptance.spec import replaces_source  # needs numpy, and most files do not
+
+    return replaces_source(stated, before)
 
 
 def _without_rows_of(device: Document, base: Document) -> None:

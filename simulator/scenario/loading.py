@@ -21,7 +21,7 @@ from simulator.core.acceptance.lossy.scores import FORCED
 from simulator.core.acceptance.rescale import rescaled
 from simulator.core.acceptance.sequences import RecordedSequences
 from simulator.core.acceptance.sources import Acceptance, Replay
-from simulator.core.acceptance.spec import Rescale
+from simulator.core.acceptance.spec import Rescale, replaces_source
 from simulator.core.acceptance.trace import Trace
 from simulator.core.acceptance.window_replay import Walk
 from simulator.core.cost.placement import Placement
@@ -378,9 +378,25 @@ def load(
     for assignment in overrides:
         if isinstance(document.override(assignment), str | dict | list):  # a number names no file
             catalogue.expand(document)
+    _with_typed_acceptance(document)
     if seed is not None:
         document.data["seed"] = seed
     return checked(document, catalogue)
+
+
+def _with_typed_acceptance(document: Document) -> None:
+    """Leave of acceptance what was typed with ``--set``, where that has another source than the
+    file.
+    """
+    whole = document.get(("acceptance",))
+    if not isinstance(whole, dict):
+        return
+    typed = {}
+    for name, value in whole.items():
+        if document.place(("acceptance", name))[0].startswith("--set "):
+            typed[name] = value
+    if len(typed) < len(whole) and replaces_source(typed, whole):
+        document.data["acceptance"] = typed
 
 
 def checked(

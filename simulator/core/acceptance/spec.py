@@ -17,7 +17,7 @@ from simulator.core.acceptance.continuation import (
 from simulator.core.acceptance.lossy.rules import Rule, relaxed
 from simulator.core.acceptance.sources import BEST_OF, Acceptance, Cycle, Rates, Replay
 from simulator.core.acceptance.trace import Trace
-from simulator.core.plain import PlainData
+from simulator.core.plain import PlainData, PlainMapping
 from simulator.core.quantities import Confidence, Frozen
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -92,6 +92,15 @@ SOURCES = (
     "cycle",
 )
 """Fields of which acceptance states one."""
+
+
+def replaces_source(stated: PlainMapping, before: PlainMapping) -> bool:
+    """Return whether what is stated over acceptance has another source, and leaves the one before
+    in place, so that both cannot be meant.
+    """
+    new = [name for name in SOURCES if stated.get(name) is not None]
+    left = [name for name in SOURCES if before.get(name) is not None and name not in stated]
+    return bool(new) and bool(left)
 
 
 class AcceptanceSpec(Frozen):
