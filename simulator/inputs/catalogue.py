@@ -339,7 +339,7 @@ class Catalogue:
 
 def _another_acceptance(document: Document, base: Document) -> bool:
     """Return whether a scenario states another source of acceptance than the one it is like, whose
-    whole statement it then replaces.
+    whole mapping it then replaces.
     """
     stated, before = document.get(("acceptance",)), base.get(("acceptance",))
     if not (isinstance(stated, dict) and isinstance(before, dict)):
