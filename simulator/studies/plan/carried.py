@@ -34,7 +34,7 @@ from simulator.studies.plan.throughput import (
 )
 
 MOST_TRIED = 8
-"""Candidates that are run, at most."""
+"""Candidates that are run, at most, once one of them carries anything."""
 OPTIMISTIC = 0.9
 """Share of the best so far that a candidate has to serve by law, in full batches, to be run (chosen
 so that a law that is a tenth too low leaves nothing out).
@@ -86,11 +86,13 @@ def carried(candidates: Iterable[Candidate], least_chance: float) -> DeviceCapac
     no replica of any has room on them.
     """
     best: DeviceCapacity | None = None
-    for candidate in _leading(candidates):
+    for tried, candidate in enumerate(_leading(candidates)):
         replicas = candidate.sizes[-1]
         so_far = 0.0
         if best is not None:
             so_far = best.room.times or 0.0
+        if so_far > 0.0 and tried >= MOST_TRIED:
+            break
         if by_law(candidate.loaded, replicas) / SUSTAINED < OPTIMISTIC * so_far:
             continue
         if not _sure(candidate, least_chance):
@@ -112,7 +114,7 @@ def _leading(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
             per_s = per_s_within_limits(candidate.loaded, candidate.sizes[-1])
             ranked.append((per_s, candidate))
     ranked.sort(key=lambda pair: pair[0], reverse=True)
-    for _, candidate in ranked[:MOST_TRIED]:
+    for _, candidate in ranked:
         yield candidate
 
 
