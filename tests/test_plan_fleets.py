@@ -322,7 +322,8 @@ def test_a_group_that_misses_the_slo_is_dealt_nothing(tmp_path: Path) -> None:
     (together,) = fleets.fleets
     assert [part.share for part in together.groups] == [1.0, 0.0, 0.0]
     assert together.does
-    assert "(100 % to 1 x a100_80g_sxm, nothing to 1 x l4, nothing to" in headline(fleets)
+    dealt = "(share of requests: 1 x a100_80g_sxm 100 %, 1 x l4 none, 1 x rtx_4060_ti_8g none)"
+    assert dealt in headline(fleets)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 question in one line.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ from simulator.inputs.writing import write
 if TYPE_CHECKING:
     from simulator.studies.plan.file import Plan
     from simulator.studies.plan.line.asked import PlanLine
+    from simulator.studies.plan.stated import StatedFleets
 
 DRAWS = 20
 """Resampled runs of the answer, unless stated."""
@@ -249,9 +251,15 @@ def _answer_fleets(
         as_json,
         compared.as_data,
         lambda: page(compared, command),
-        *([f"commands of each fleet that does: in folders of {out}"] if out else []),
+        *_where_commands_are(compared, out),
         page_at=page_in(out, "fleets"),
     )
+
+
+def _where_commands_are(compared: "StatedFleets", out: Path | None) -> Iterator[str]:
+    """Yield where the commands of fleets that do were written."""
+    if out and any(fleet.does for fleet in compared.fleets):
+        yield f"commands of each fleet that does: in folders of {out}"
 
 
 def _answer_plan(

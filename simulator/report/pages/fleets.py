@@ -133,7 +133,7 @@ def _falls_short(fleet: StatedFleet) -> str:
     if len(fleet.groups) > 1:
         behind = [str(part.group) for part in fleet.serving if not part.does]
         missed = f"{' and '.join(behind)} miss the SLO" if behind else "none of them has room"
-        return f"{fleet.name} do not do: of {_shares(fleet)}, {missed}"
+        return f"{fleet.name} do not do: {missed} ({_shares(fleet)})"
     (part,) = fleet.groups
     if part.most:
         return not_enough(part.group.count, part.group.device, part.would, part.most)
@@ -144,9 +144,9 @@ def _shares(fleet: StatedFleet) -> str:
     """Return the share of the requests that each group of a fleet is dealt."""
     dealt = []
     for part in fleet.groups:
-        share = whole_share(part.share) if part.share else "nothing"
-        dealt.append(f"{share} to {part.group}")
-    return ", ".join(dealt)
+        share = whole_share(part.share) if part.share else "none"
+        dealt.append(f"{part.group} {share}")
+    return f"share of requests: {', '.join(dealt)}"
 
 
 def _do(fleet: StatedFleet) -> str:

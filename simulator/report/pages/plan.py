@@ -153,7 +153,7 @@ def standing(study: PlanStudy) -> Standing:
         fleet_ = study.decision.fleet
         doubts = list(doubts_by_law(fleet_.candidate.loaded, fleet_.mean_batch))
     more = [Remark(topic, words, THEN) for topic, words in reasons(study)]
-    if carried := all_owned(study):
+    if carried := _all_owned_shortly(study):
         more.insert(0, Remark("Carried", carried, ALWAYS, 2))
     for case in study.sensitivity:
         if case.change == TWICE:
@@ -207,6 +207,21 @@ def all_owned(study: PlanStudy) -> str:
     if not carried:
         return ""
     return f"{'; '.join(carried)}. Requests a second within the SLO, whatever the planned rate."
+
+
+def _all_owned_shortly(study: PlanStudy) -> str:
+    """Return the same in few words, without intervals and fleets."""
+    carried = []
+    for name, use in study.owned.items():
+        if use.per_s is not None:
+            owned = study.search.plan.file.devices[name].owned
+            rate = "none"
+            if use.per_s:
+                rate = f"{_at_least(use.room)}{number(use.per_s, 3)} ({use.candidate.strategy})"
+            carried.append(f"{owned} x {name} {rate}")
+    if not carried:
+        return ""
+    return f"requests a second within the SLO: {', '.join(carried)}."
 
 
 def carried_words(use: DeviceCapacity) -> str:
