@@ -399,7 +399,7 @@ COUNTS_AND_RATIOS = {
     *("target", "tolerance"),
     # of an observed service: counts of requests, steps and sessions, means and most of them
     *("failed", "incomplete", "sessions", "most_turns", "most_concurrent", "gap_variation"),
-    *("drafts", "steps", "skipped"),
+    *("drafts", "steps", "skipped", "cold"),
     "in_flight_mean",
     *("kept_share_by_position", "steps_by_accepted", "tokens_per_draft", "scrapes"),
     *("running_mean", "running_most", "waiting_mean", "waiting_most", "kv_used_share_mean"),

@@ -272,6 +272,8 @@ def test_what_can_be_borrowed_is_listed() -> None:
     ]
     assert bank.list_page(recordings, 193, 49) == Page(
         "Acceptance that can be borrowed",
+        answer="2 recordings to replay, and 193 published means of 49 targets (specsim list "
+        "acceptance).",
         opening=[
             Table(
                 ["recording", "T", "requests", "widest", "tokens/step at 3", "scenarios"],
@@ -281,11 +283,15 @@ def test_what_can_be_borrowed_is_listed() -> None:
                 ],
                 "Recordings",
             ),
-            Paragraph(
-                "Recorded kinds of text: code, prose. Models: a and b; a and c. There are also 193 "
-                "published means of 49 targets: specsim list acceptance."
-            ),
+            Bullets(["Texts: code, prose: t (draft, eagle)"]),
+            Bullets(["Models: a and b: t (draft)", "Models: a and c: t (eagle)"]),
         ],
+        standing=Standing(
+            more=[
+                Remark("Numbers", "Tokens a step with 3 draft tokens, by drafter.", ALWAYS),
+                Remark("Trace", "t: draft 2.50, eagle 2.25", FIRST, 1),
+            ]
+        ),
     )
 
 

@@ -161,7 +161,7 @@ MISTAKES = [
     (
         {"devices": {"a100_80g_sxm": {"price_usd_per_hour": -1, "count": 4}}},
         "price_usd_per_hour",
-        "expected a number above 0",
+        "expected 0 or more, got -1",
     ),
     (
         {"strategies": {"plain": {"strategy": "autoregresive"}}},

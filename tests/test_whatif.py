@@ -74,7 +74,8 @@ def test_a_bigger_draft_needs_what_makes_the_laws_equal() -> None:
 def test_drafts_speaks_of_serial_drafting_only() -> None:
     done = CliRunner().invoke(main, ["drafts", "mirror_qwen3_32b_a100", "--model", "qwen3_1_7b"])
     assert done.exit_code == 2
-    assert "expected vanilla_sd" in done.stderr
+    assert "mirror_sd drafts on from an early exit of the target" in done.stderr
+    assert "--set strategy=vanilla_sd compares them" in done.stderr
 
 
 def test_drafts_as_page_and_as_json(tmp_path: Path) -> None:
