@@ -295,6 +295,7 @@ def test_a_disk_that_takes_so_many_bytes(most_bytes: int, tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("most_bytes", [5_000, 60_000])
 def test_a_store_keeps_what_it_holds_when_the_disk_is_full_and_goes_on_later(
     most_bytes: int, tmp_path: Path

@@ -116,6 +116,7 @@ def seen(world: Path, *names: str) -> list[Path]:
     return [world / name / "observed.yaml" for name in names]
 
 
+@pytest.mark.full
 def test_a_known_service_gives_its_numbers_back(world: Path, tmp_path: Path) -> None:
     data = calibrated(world, *seen(world, "plain_1", "plain_8", "k_3"), "--out", tmp_path / "fit")
     numbers = terms(data)

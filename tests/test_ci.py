@@ -57,6 +57,7 @@ def test_a_stage_that_fails_ends_it(tmp_path: Path, stage: str) -> None:
     assert (code, stages[-1]) == (3, stage)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("when_interrupted", ["raise", "sys.exit(0)"])
 def test_a_stage_that_runs_out_of_time_fails(

@@ -453,6 +453,7 @@ def parses(command: str) -> bool:
     return True
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.paper}-{row.claim.claim}")
 def test_a_claim_is_well_formed(row: ClaimRow) -> None:
     assert all(map(parses, row.claim.commands))

@@ -114,6 +114,7 @@ CHAT = "chat:share=0.75,ttft=2s,tpot_p90=60ms"
 BATCH = "batch:share=0.25,e2e=60s,priority=1"
 
 
+@pytest.mark.full
 def test_a_line_asks_for_two_classes(tmp_path: Path) -> None:
     words = [*QUESTION, "--traffic", "chat_poisson", "--class", CHAT, "--class", BATCH]
     saved = tmp_path / "asked.yaml"

@@ -174,6 +174,7 @@ def test_each_request_is_handed_on() -> None:
     assert seen == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_memory_of_a_run_does_not_grow_with_its_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Law, replay, simulation and interval: at most 16 bytes for each further request; the draws
     alone once took 64,000.

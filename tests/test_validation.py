@@ -241,6 +241,7 @@ def test_a_terminal_of_eighty_columns_holds_the_table(fitted: Paper, width: int)
 # ---- the commands
 
 
+@pytest.mark.full
 def test_calibrate_writes_what_validate_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
