@@ -287,16 +287,7 @@ class FleetBounds:
         """
         arrivals = self._arrivals
         outputs = self._lengths[:, 1]
-        if self.part == "decode":
-            prompts = np.zeros(len(arrivals))
-        else:
-            prompts = self._prompt_work
-        if self.part == "prefill":
-            whole = prompts
-        elif self._prompts_elsewhere:
-            whole = self._step_work
-        else:
-            whole = prompts + self._step_work
+        prompts, whole = self._work
         counts = {limit: int(self._judged(limit).sum()) for limit in self.limits}
         late = {limit: may_exceed(limit, count) for limit, count in counts.items()}
         ttft = [limit for limit in self.limits if limit.metric == "ttft"]
@@ -313,6 +304,18 @@ class FleetBounds:
             due = arrivals + (first.seconds + token.seconds * (outputs - 1)) * MARGIN
             deadlines.append((first, late[first] + late[token], due, whole))
         return [deadline for deadline in deadlines if deadline[1] < counts[deadline[0]]]
+
+    @property
+    def _work(self) -> tuple[Times, Times]:
+        """Return the work of each request (s) until its first token, and until its last one."""
+        prompts = self._prompt_work
+        if self.part == "prefill":
+            return prompts, prompts
+        if self.part == "decode":
+            prompts = np.zeros(len(self._arrivals))
+        if self._prompts_elsewhere:
+            return prompts, self._step_work
+        return prompts, prompts + self._step_work
 
     @property
     def _prompts_elsewhere(self) -> bool:

@@ -95,8 +95,20 @@ def planned(
     document = amended(written(question, catalogue), overrides, seed)
     data = document.data
     plan = combined(document, catalogue)
-    candidates = plan.candidates
-    runnable = {name for candidate in (*candidates, *plan.too_large) for name in candidate.family}
+    _leave_out_what_cannot_run(plan, data)
+    names_left = {*data["hardware"], *data["strategies"]}
+    kept = [left_out for left_out in plan.left_out if names_left.issuperset(left_out.family)]
+    said = with_said(data["assumed"], plan)
+    file = plan.file.model_copy(update={"assumed": said})
+    return replace(plan, file=file, left_out=tuple(kept)), document
+
+
+def _leave_out_what_cannot_run(plan: Plan, data: PlainData) -> None:
+    """Leave hardware and methods that nothing can run out of the file of a plan, and say so in it.
+    Raises the error of the first that is the only one of its kind.
+    """
+    able = (*plan.candidates, *plan.too_large)
+    runnable = {name for candidate in able for name in candidate.family}
     for part, names in (("hardware", plan.file.hardware), ("strategies", plan.file.strategies)):
         for name in names:
             if name in runnable:
@@ -108,11 +120,6 @@ def planned(
                 raise first.error
             del data[part][name]
             data["assumed"].append(f"{name}: {_left_out(first.reason)}")
-    names_left = {*data["hardware"], *data["strategies"]}
-    kept = [left_out for left_out in plan.left_out if names_left.issuperset(left_out.family)]
-    said = with_said(data["assumed"], plan)
-    file = plan.file.model_copy(update={"assumed": said})
-    return replace(plan, file=file, left_out=tuple(kept)), document
 
 
 def written(question: PlanQuestion, catalogue: Catalogue) -> Document:

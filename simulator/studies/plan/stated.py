@@ -341,14 +341,7 @@ def _fleet(
 ) -> StatedFleet:
     """Return how groups of devices do side by side."""
     roomy = {group: plan for group, plan in plans.items() if isinstance(plan, Plan)}
-    dealt = _dealt(roomy, carry, draws)
-    if any(part.share and not part.does for part in dealt.values()):
-        enough_alone = {group: roomy[group] for group, part in dealt.items() if part.does}
-        if enough_alone:
-            without = _dealt(enough_alone, carry, draws)
-            if all(part.does for part in without.values() if part.share):
-                rest = {group: replace(part, share=0.0) for group, part in dealt.items()}
-                dealt = rest | without
+    dealt = _without_those_that_miss(_dealt(roomy, carry, draws), roomy, carry, draws)
     groups = []
     for group, plan in plans.items():
         if isinstance(plan, Infeasible):
@@ -358,6 +351,26 @@ def _fleet(
         else:
             groups.append(dealt[group])
     return StatedFleet(tuple(groups))
+
+
+def _without_those_that_miss(
+    dealt: dict[CountedGroup, FleetGroup],
+    plans: Mapping[CountedGroup, Plan],
+    carry: Carry,
+    draws: int,
+) -> dict[CountedGroup, FleetGroup]:
+    """Return the groups with nothing dealt to those that miss the SLO, where the others do without
+    them; else as they were dealt.
+    """
+    enough = {group: plans[group] for group, part in dealt.items() if part.does}
+    misses = any(part.share and not part.does for part in dealt.values())
+    if not (misses and enough):
+        return dealt
+    without = _dealt(enough, carry, draws)
+    if not all(part.does for part in without.values() if part.share):
+        return dealt
+    rest = {group: replace(part, share=0.0) for group, part in dealt.items()}
+    return rest | without
 
 
 def _dealt(
