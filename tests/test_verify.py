@@ -48,6 +48,14 @@ def prediction(**numbers: Any) -> ServicePrediction:
     return ServicePrediction(tried="gamma=4", scenario="mine", **numbers)
 
 
+def test_another_window_than_predicted_is_not_what_came_of_the_change() -> None:
+    seen = observed(acceptance={"file": "a", "window": 3})
+    (said,) = verified(prediction(window=2), seen).cautions
+    assert said.startswith("steps of 3 draft tokens were measured, of 2 predicted")
+    assert verified(prediction(window=3), seen).cautions == []
+    assert verified(prediction(), seen).cautions == []
+
+
 def observed(**fields: Any) -> Observed:
     return Observed(bottleneck="Unknown.", **fields)
 

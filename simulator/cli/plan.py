@@ -36,6 +36,11 @@ LIMITS = [f"{time}_p{percentile}" for time in LIMITED for percentile in PERCENTI
 """Names of the options that limit a percentile of a time."""
 
 
+def _joined(context: click.Context, option: click.Parameter, names: Names) -> str | None:
+    """Return devices that were named one by one as one list."""
+    return ",".join(names) or None
+
+
 def limits(command: options.Command) -> options.Command:
     """Add an option for each limit: every percentile of every time of a request."""
     for time, words in reversed(LIMITED.items()):
@@ -58,6 +63,8 @@ def limits(command: options.Command) -> options.Command:
 )
 @click.option(
     "--device",
+    multiple=True,
+    callback=_joined,
     metavar="NAME,NAME:N",
     help="Devices to choose among: h100_sxm,h200_sxm; with a number, so many are owned and no more "
     "are used: h100_sxm:8.",
@@ -319,5 +326,9 @@ def _asked_beside(name: str, option: str, catalogue: Catalogue) -> BadInput:
     """
     if name in catalogue.names("model") and name not in catalogue.names("plan"):
         return BadInput.at(name, f"is a model, and no plan; write --model {name}")
+    device = name.partition(":")[0]
+    if device in catalogue.names("device"):
+        message = f"is a device, and no plan; each has an option of its own: --device {name}"
+        return BadInput.at(name, message)
     message = f"asks in one line, and the plan '{name}' says it itself; leave one of them out"
     return BadInput.at(option, message)

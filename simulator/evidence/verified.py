@@ -167,8 +167,9 @@ def verified(prediction: ServicePrediction, after: Observed) -> VerifiedPredicti
         else:
             not_measured.append(number)
     cautions = [
-        *cold_words(after),
         *_not_made(wanted, seen),
+        *_another_window(prediction, after),
+        *cold_words(after),
         *_other_service(prediction, after),
         *_other_load(prediction.load, after.load),
         *_other_times(wanted, seen),
@@ -187,6 +188,16 @@ def _not_made(
         yield (
             f"the service still drafts: {seen[tokens].value:.2f} tokens a step after a change to "
             "plain decoding, so this is not what came of it"
+        )
+
+
+def _another_window(prediction: ServicePrediction, after: Observed) -> Iterator[str]:
+    """Yield that steps have more or fewer draft tokens than after the change."""
+    seen = after.acceptance.window if after.acceptance else None
+    if prediction.window and seen and seen != prediction.window:
+        yield (
+            f"steps of {seen} draft tokens were measured, of {prediction.window} predicted, so "
+            "this is not what came of the change"
         )
 
 

@@ -16,6 +16,7 @@ from simulator.core.quantities import Frozen
 from simulator.inputs.document import read
 from simulator.inputs.schema import validate
 from simulator.inputs.services.observed import (
+    Count,
     MeasuredTime,
     Observed,
     ObservedLoad,
@@ -107,6 +108,8 @@ class ServicePrediction(Frozen):
     """By the chance that the change makes the service faster."""
     chance: float | None = None
     """That chance, from 0 to 1."""
+    window: Count | None = None
+    """Draft tokens of a step after the change; None in files of earlier versions."""
     load: ObservedLoad = ObservedLoad()
     """Under which it holds."""
     ttft_ms: PredictedNumber | None = None

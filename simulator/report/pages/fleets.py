@@ -34,11 +34,10 @@ from simulator.studies.plan.stated import (
 )
 
 LEGEND = (
-    "All devices of a fleet serve, with the method that carries most; where that misses the SLO at "
-    "the planned traffic, with the one that meets it on the fewest of them, and where none does, "
-    "with the one that misses by least. Good requests: within every limit of the SLO, at the "
-    "planned traffic. Carries: the highest rate at which the SLO is met, whatever is planned, to "
-    "5 %. "
+    "All devices of a fleet serve, with the method that carries most. Where it misses the SLO at "
+    "the planned traffic, it is the method that meets it on the fewest devices; where none does, "
+    "the one that misses by least. Good requests: within every limit of the SLO, at the planned "
+    "traffic. Carries: the highest rate at which the SLO is met, whatever is planned, to 5 %. "
 )
 TOGETHER = (
     "Devices joined by + serve side by side: requests are dealt among them by share, in proportion "

@@ -17,6 +17,7 @@ from simulator.inputs.writing import write_all
 from simulator.report import WANTED
 from simulator.report.blocks import (
     ALWAYS,
+    FIRST,
     THEN,
     Block,
     Bullets,
@@ -157,7 +158,7 @@ def standing(study: PlanStudy) -> Standing:
         more.insert(0, Remark("Carried", carried, ALWAYS, 2))
     for case in study.sensitivity:
         if case.change == TWICE:
-            more.append(Remark("Twice the traffic", as_sentence(outcome(case)), THEN))
+            more.append(Remark("Twice the traffic", as_sentence(outcome(case)), FIRST))
     return Standing(interval, doubts=doubts, more=more)
 
 

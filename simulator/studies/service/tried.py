@@ -186,6 +186,7 @@ class WhatIfService:
             model=observed.model if observed else None,
             verdict=tried.verdict,
             chance=round(tried.chance, 4),
+            window=tried.change.loaded.scenario.schedule.window,
             load=self.load,
             **numbers,
         )
