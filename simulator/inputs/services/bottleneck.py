@@ -28,7 +28,7 @@ def bottleneck_of(times: Sequence[MeasuredTime], state: ObservedState, load: Obs
         name, share = max(parts.items(), key=lambda part: part[1])
         quiet = "nothing waits" if parts.get("the queue", 0.0) < 0.01 else "little waits"
         return f"{PARTS[name]}: {share:.0%} of a request's time; {quiet} in the queue."
-    return _of_clients(times, load)
+    return _of_clients(times, state, load)
 
 
 def _of_preemptions(preemptions: int, load: ObservedLoad) -> str:
@@ -51,13 +51,15 @@ def mean_request_ms(times: Sequence[MeasuredTime], load: ObservedLoad) -> float 
     return None
 
 
-def _of_clients(times: Sequence[MeasuredTime], load: ObservedLoad) -> str:
+def _of_clients(times: Sequence[MeasuredTime], state: ObservedState, load: ObservedLoad) -> str:
     """Return where the time of requests goes as clients see it."""
     means = _means(times, "client")
     whole_ms = mean_request_ms(times, load)
     if whole_ms and "ttft" in means:
         share = means["ttft"] / whole_ms
         more = "scrapes of /metrics would say whether requests wait"
+        if state.scrapes:
+            more = "scrapes are of all requests, so whether these wait is not known"
         if share < 0.5:
             return (
                 f"Decoding: {1 - share:.0%} of a request's time is behind its first token; {more}."

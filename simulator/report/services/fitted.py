@@ -71,24 +71,34 @@ def _title(fit: ServiceFit) -> str:
 
 
 def _answer(fit: ServiceFit) -> str:
-    """Return the errors on what was held out, in a sentence."""
+    """Return the errors on what was held out, in a sentence; on what was fitted where nothing
+    was.
+    """
     held = [score for score in fit.scores if score.part == "held out"]
     if not held:
         why = "the files hold sums"
         if any(case.measured for case in fit.cases):
             why = "none of so few requests falls to the rule"
-        return f"Nothing was held out: {why}; name another observation by --hold-out."
+        return (
+            f"Mean errors on what was fitted: {_errors(fit.scores)}. Nothing was held out: {why}; "
+            "name another observation by --hold-out."
+        )
     requests = sum(score.requests for score in held)
+    return f"Mean errors on {requests:,} requests that were held out: {_errors(held)}."
+
+
+def _errors(scores: Sequence[PartScore]) -> str:
+    """Return the mean error of each number of some parts, without its sign."""
     parts = []
     for name, errors in (
-        ("time per token", [score.tpot_error for score in held]),
-        ("time to first token", [score.ttft_error for score in held]),
-        ("throughput", [score.throughput_error for score in held]),
+        ("time per token", [score.tpot_error for score in scores]),
+        ("time to first token", [score.ttft_error for score in scores]),
+        ("throughput", [score.throughput_error for score in scores]),
     ):
         known = [abs(error) for error in errors if error is not None]
         if known:
             parts.append(f"{name} {share(sum(known) / len(known))}")
-    return f"Mean errors on {requests:,} requests that were held out: {', '.join(parts)}."
+    return ", ".join(parts)
 
 
 def _roles(fit: ServiceFit) -> str:
