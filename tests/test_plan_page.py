@@ -237,8 +237,8 @@ def test_borrowed_acceptance_is_said() -> None:
         ],
     )
     assert plan_page.stand_in(lent.scenario) == (
-        "Acceptance is borrowed: its mean is published for other models (a paper), its bursts are "
-        "recorded from small ones; yours may be higher or lower."
+        "Acceptance is borrowed: its mean is published (a paper), its bursts are recorded from "
+        "small models; yours may be higher or lower."
     )
 
 

@@ -722,8 +722,8 @@ def stand_in(scenario: Scenario) -> str:
         )
     source = rescale.source.partition(":")[0]
     return (
-        f"Acceptance is borrowed: its mean is published for other models ({source}), its bursts "
-        "are recorded from small ones; yours may be higher or lower."
+        f"Acceptance is borrowed: its mean is published ({source}), its bursts are recorded from "
+        "small models; yours may be higher or lower."
     )
 
 
