@@ -292,7 +292,7 @@ def test_devices_side_by_side_share_the_requests(tmp_path: Path) -> None:
     assert together.kept == sum(one.kept and two.kept for one, two in together.draws)
     said = headline(fleets)
     assert "1 x a100_80g_sxm + 1 x l4 do for" in said
-    assert f"{whole_share(fast.share)} to 1 x a100_80g_sxm" in said
+    assert f"1 x a100_80g_sxm {whole_share(fast.share)}, 1 x l4" in said
     files = fleet_exports(fleets)
     folder = "1_x_a100_80g_sxm+1_x_l4"
     scripts = {name: text for name, text in files.items() if name.endswith(".sh")}

@@ -26,7 +26,7 @@ PLANTED = {
         "refusal = policy.refusal(",
         "refusal = (lambda *_: None)(",
     ),
-    "words": ("cli/options.py", "if error.filename is None:", "if error.filename:"),
+    "words": ("cli/options.py", "if error.filename is None or", "if error.filename or"),
     "books": (
         "core/strategies/vanilla_sd.py",
         "return durations.draft + durations.rv + durations.target",
