@@ -52,6 +52,7 @@ IN_CORE = [
     {"nearness", "numeric", "plain", "processes", "relation", "world"},
     {"faults"},
     {"identifiers", "plugin_group"},
+    {"package_errors"},
     {"parallel", "quantities"},
     {"acceptance", "cost"},
     {"strategies"},

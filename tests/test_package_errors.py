@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packages import specsim_with
+from tests.packages import python_with, specsim_with
 
 ROOT = Path(__file__).parent.parent
 TOY = ROOT / "tests/toy_strategy"
@@ -127,3 +127,23 @@ def test_a_policy_is_named_also_where_a_file_is_missing(tmp_path: Path) -> None:
         f"directory: '/no/such' in ShortestFirst.plan at {folder}/toy_shortest_first.py:{line}; "
         f"{WHOLE}"
     )
+
+
+@pytest.mark.full
+def test_a_worker_tells_it_with_its_place(tmp_path: Path) -> None:
+    """A traceback stays in its process, the sentence does not."""
+    folder, line = spoiled(tmp_path, "toy_strategy", LAW, "return 1 / 0")
+    program = f"""
+import simulator
+from simulator.core.parallel import spread
+from toy_chunked_sd import ChunkedSD
+
+if __name__ == "__main__":
+    stated = simulator.load("durations_only", {STATED[1:]!r})
+    with spread(2) as each:
+        each(simulator.law, [stated.replace(strategy=ChunkedSD(gamma=4))] * 2)
+"""
+    file = tmp_path / "program.py"
+    file.write_text(program, "utf-8")
+    done = python_with(folder, str(file))
+    assert f"ChunkedSD.step_seconds at {folder}/toy_chunked_sd.py:{line}" in done.stderr

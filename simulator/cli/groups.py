@@ -62,7 +62,7 @@ def _end_at_package(error: Exception) -> None:
     """End the command with a line where another package's code raised; an exception of ours that
     a package had to do with gets a note of that.
     """
-    from simulator.core.plugin_group import package_beside, raised_in_package
+    from simulator.core.package_errors import package_beside, raised_in_package
 
     fault = raised_in_package(error)
     if fault is not None:

@@ -37,7 +37,7 @@ def faults_as_lines() -> Iterator[None]:
     SIGTERM and Ctrl-C end it too, after whatever was begun is tidied up.
     """
     from simulator.core.faults import BadInput, Fault
-    from simulator.core.plugin_group import raised_in_package
+    from simulator.core.package_errors import raised_in_package
     from simulator.inputs.writing import apart, ended_by_sigterm
 
     context = click.get_current_context(silent=True)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from simulator.core.faults import BadInput
-from simulator.core.plugin_group import raised_in_package
+from simulator.core.package_errors import raised_in_package
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")

@@ -15,6 +15,11 @@ class Wanted:
     paper_columns: int = 0
     style: tuple[Path, ...] = ()
 
+    @property
+    def narrow(self) -> bool:
+        """Return whether drawings are one column wide, of a journal or on a phone."""
+        return self.paper_columns == 1
+
 
 WANTED = Wanted()
 

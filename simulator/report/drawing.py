@@ -53,7 +53,7 @@ def canvas(height_in: float, width_in: float = WIDTH_IN, **options: Any) -> Iter
 
 def drawn(figure: Figure, ending: str = ".svg") -> bytes:
     """Return a figure as a file without a date."""
-    if WANTED.paper_columns == 1:
+    if WANTED.narrow:
         _fit_one_column(figure)
     no_date = {
         ".svg": {"Date": None, "Creator": "specsim"},

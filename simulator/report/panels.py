@@ -162,7 +162,7 @@ def legend_above(axes: Axes, columns: int) -> None:
     """Put the legend of a panel above it, in so many columns; in one of a journal as many as fit
     beside each other.
     """
-    if WANTED.paper_columns == 1:
+    if WANTED.narrow:
         longest = max((len(label) for label in axes.get_legend_handles_labels()[1]), default=0)
         columns = min(columns, max(1, LETTERS_ABOVE // (longest + LETTERS_OF_SAMPLE)))
     axes.legend(

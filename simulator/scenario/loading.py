@@ -391,11 +391,9 @@ def _with_typed_acceptance(document: Document) -> None:
     whole = document.get(("acceptance",))
     if not isinstance(whole, dict):
         return
-    typed = {}
-    for name, value in whole.items():
-        if document.place(("acceptance", name))[0].startswith("--set "):
-            typed[name] = value
-    if len(typed) < len(whole) and replaces_source(typed, whole):
+    within = document.set_within()
+    typed = {name: value for name, value in whole.items() if ("acceptance", name) in within}
+    if replaces_source(typed, whole):
         document.data["acceptance"] = typed
 
 

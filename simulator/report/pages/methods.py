@@ -278,7 +278,7 @@ def bar_figure(points: Sequence[MethodPoint], title: str) -> Drawing:
             _bars(axes, words, chosen)
         longest = max(map(_end, points), default=1.0)
         panels[-1].set_xlabel(_axis(points), size=8)
-        beside = BESIDE_IN_COLUMN if WANTED.paper_columns == 1 else BESIDE
+        beside = BESIDE_IN_COLUMN if WANTED.narrow else BESIDE
         panels[-1].set_xlim(0.0, beside * longest)
         return figure
 

@@ -200,11 +200,7 @@ def all_owned(study: PlanStudy) -> str:
     """Return how many requests a second all the devices that are owned carry, and by which method;
     empty where none are, or nothing is known of it.
     """
-    carried = []
-    for name, use in study.owned.items():
-        if use.per_s is not None:
-            owned = study.search.plan.file.devices[name].owned
-            carried.append(f"{owned} x {name} {carried_words(use)}")
+    carried = list(_each_owned(study, carried_words))
     if not carried:
         return ""
     return f"{'; '.join(carried)}. Requests a second within the SLO, whatever the planned rate."
@@ -212,17 +208,23 @@ def all_owned(study: PlanStudy) -> str:
 
 def _all_owned_shortly(study: PlanStudy) -> str:
     """Return the same in few words, without intervals and fleets."""
-    carried = []
-    for name, use in study.owned.items():
-        if use.per_s is not None:
-            owned = study.search.plan.file.devices[name].owned
-            rate = "none"
-            if use.per_s:
-                rate = f"{_at_least(use.room)}{number(use.per_s, 3)} ({use.candidate.strategy})"
-            carried.append(f"{owned} x {name} {rate}")
+    carried = list(_each_owned(study, _carried_shortly))
     if not carried:
         return ""
     return f"requests a second within the SLO: {', '.join(carried)}."
+
+
+def _each_owned(study: PlanStudy, words: Callable[[DeviceCapacity], str]) -> Iterator[str]:
+    """Yield all devices of each name that are owned, with what they carry in ``words``."""
+    for name, use in study.owned.items():
+        if use.per_s is not None:
+            yield f"{study.search.plan.file.devices[name].owned} x {name} {words(use)}"
+
+
+def _carried_shortly(use: DeviceCapacity) -> str:
+    if not use.per_s:
+        return "none"
+    return f"{_at_least(use.room)}{number(use.per_s, 3)} ({use.candidate.strategy})"
 
 
 def carried_words(use: DeviceCapacity) -> str:
@@ -1008,8 +1010,11 @@ def plan_figure(study: PlanStudy) -> Drawing:
     labels = [PointLabel("answer", *_point(chosen), {"size": 8, "weight": "bold"})]
     families = study.search.by_family
     legend_in = 0.17 * len(families)
-    in_one_column = WANTED.paper_columns == 1
-    high_in = 2.7 + legend_in if in_one_column else max(2.7, 0.8 + legend_in)
+    high_in = max(2.7, 0.8 + legend_in)
+    legend_at = "outside right upper"
+    if WANTED.narrow:
+        high_in = 2.7 + legend_in
+        legend_at = "outside lower left"
     with canvas(high_in, WIDTH_IN * 1.2) as drawing:
         axes = drawing.subplots()
         axes.axhline(100.0, color=GREY, lw=1.6, ls="--", label="SLO")
@@ -1033,7 +1038,7 @@ def plan_figure(study: PlanStudy) -> Drawing:
             title="numbers: replicas; hollow: SLO missed",
             ylim=(0.0, None),
         )
-        drawing.legend(loc="outside lower left" if in_one_column else "outside right upper")
+        drawing.legend(loc=legend_at)
         label_points(drawing, axes, labels)
         return drawing
 

@@ -3,14 +3,8 @@
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
-from simulator.core.plugin_group import (
-    SECTIONS,
-    broken,
-    error_in_words,
-    loaded,
-    raised_in_package,
-    registered,
-)
+from simulator.core.package_errors import raised_in_package
+from simulator.core.plugin_group import SECTIONS, broken, error_in_words, loaded, registered
 from simulator.report.blocks import Section
 from simulator.scenario.result.run_result import RunResult
 

@@ -14,7 +14,7 @@ others at a little more than the best so far. One that speculates has to be sure
 faster, as the answer of a plan has.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
@@ -99,23 +99,21 @@ def carried(candidates: Iterable[Candidate], least_chance: float) -> DeviceCapac
             continue
         say(f"how much traffic {replicas} x {candidate.name} carry")
         room = most_carried(candidate, replicas, so_far)
-        if room is not None:
-            best = DeviceCapacity(candidate, replicas, room)
-        if room is not None and room.times is None:
+        if room is None:
+            continue
+        best = DeviceCapacity(candidate, replicas, room)
+        if room.times is None:
             break  # the requests say nothing of more, whoever serves them
     return best
 
 
-def _leading(candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield the candidates that serve most within the SLO by law, most first."""
-    ranked = []
-    for candidate in candidates:
-        if candidate.sizes:
-            per_s = per_s_within_limits(candidate.loaded, candidate.sizes[-1])
-            ranked.append((per_s, candidate))
-    ranked.sort(key=lambda pair: pair[0], reverse=True)
-    for _, candidate in ranked:
-        yield candidate
+def _leading(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates that have room, those that serve most within the SLO by law first."""
+
+    def per_s(candidate: Candidate) -> float:
+        return per_s_within_limits(candidate.loaded, candidate.sizes[-1])
+
+    return sorted((each for each in candidates if each.sizes), key=per_s, reverse=True)
 
 
 def _sure(candidate: Candidate, least_chance: float) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from simulator.core.faults import BadInput
 from simulator.core.numeric import quotient
-from simulator.core.plugin_group import raised_in_package
+from simulator.core.package_errors import raised_in_package
 from simulator.scenario import Loaded, Scenario, evaluate
 from simulator.scenario.outcome import Outcome
 from simulator.scenario.result.run_result import speedup_between
